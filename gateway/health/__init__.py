@@ -1,0 +1,1 @@
+"""Resources and soft faults of the box: process memory, event-loop delay."""
