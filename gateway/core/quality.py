@@ -105,7 +105,8 @@ def code(quality: int) -> int:
 
 def levels(quality: QualityColumn) -> npt.NDArray[np.uint8]:
     """Levels of a column: `uint8[n]`, 0 good, 1 uncertain, 2 bad."""
-    return np.minimum((quality & _CODE_MASK) >> _LEVEL_SHIFT, Level.BAD).astype(np.uint8)
+    result: npt.NDArray[np.uint8] = np.minimum((quality & _CODE_MASK) >> _LEVEL_SHIFT, Level.BAD).astype(np.uint8)
+    return result
 
 
 def combine(*qualities: int) -> int:
