@@ -110,6 +110,18 @@ class AssetStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class ScoreStatus:
+    """Error of one output against what was measured later, beside persistence ("same as now") on the same steps."""
+
+    output: str
+    unit: str
+    horizon_s: float
+    count: int
+    rmse: float
+    persistence_rmse: float
+
+
+@dataclass(frozen=True, slots=True)
 class ModelStatus:
     """State of one model: which back end serves and why, what became of its steps, latency by part of the Trace.
 
@@ -130,6 +142,7 @@ class ModelStatus:
     late_values: int = 0
     epochs: int = 0
     assets: tuple[AssetStatus, ...] = ()
+    scores: tuple[ScoreStatus, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
