@@ -1,10 +1,11 @@
 """Fan-out to consumers that cannot hold each other up, and the stage that each consumer runs in."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import structlog
 
 from gateway.core.errors import DataError
+from gateway.core.prediction import Prediction
 from gateway.core.protocols import Flowing
 from gateway.core.quality import Ne107
 from gateway.core.snapshot import StageStatus
@@ -14,6 +15,7 @@ log = structlog.get_logger(__name__)
 
 Handler = Callable[[Sequence[Flowing]], Awaitable[None]]
 Tap = Callable[[Flowing], None]
+_NO_GROUP = -1
 
 
 class Fanout:
@@ -21,22 +23,59 @@ class Fanout:
 
     def __init__(self) -> None:
         self._taps: list[Tap] = []
-        self._outlets: list[FlowQueue] = []
+        self._outlets: dict[FlowQueue, frozenset[int] | None] = {}
+        self._routes: dict[int, tuple[FlowQueue, ...]] = {}
+        self._waits = False
 
     def tap(self, tap: Tap) -> None:
         """Add a consumer that takes an item in microseconds and cannot fail."""
         self._taps.append(tap)
 
-    def outlet(self, queue: FlowQueue) -> None:
-        """Add a consumer's queue."""
-        self._outlets.append(queue)
+    def outlet(self, queue: FlowQueue, groups: Iterable[int] | None = None) -> None:
+        """Add a consumer's queue.
+
+        Args:
+            queue: Bounded, with its own policy.
+            groups: Groups whose batches and watermarks it wants, all by default. What has no group goes to every queue.
+        """
+        self._outlets[queue] = None if groups is None else frozenset(groups)
+        self._rewire()
+
+    def remove(self, queue: FlowQueue) -> None:
+        """Detach a consumer; what waits in its queue stays there."""
+        self._outlets.pop(queue, None)
+        self._rewire()
+
+    @property
+    def waits(self) -> bool:
+        """Whether an outlet asks to be waited for (offline only), so that `send` is the way."""
+        return self._waits
 
     def put(self, item: Flowing) -> None:
         """Hand an item on; never waits."""
         for tap in self._taps:
             tap(item)
-        for queue in self._outlets:
+        for queue in self._route(item):
             queue.put(item)
+
+    async def send(self, item: Flowing) -> None:
+        """Hand an item on, waiting for the outlets whose policy asks for it."""
+        for tap in self._taps:
+            tap(item)
+        for queue in self._route(item):
+            await queue.put_when_free(item)
+
+    def _route(self, item: Flowing) -> tuple[FlowQueue, ...]:
+        group = _NO_GROUP if isinstance(item, Prediction) else item.group
+        route = self._routes.get(group)
+        if route is None:
+            wanting = (q for q, groups in self._outlets.items() if groups is None or group == _NO_GROUP or group in groups)
+            route = self._routes[group] = tuple(wanting)
+        return route
+
+    def _rewire(self) -> None:
+        self._routes.clear()
+        self._waits = any(queue.overflow is Overflow.WAIT for queue in self._outlets)
 
 
 class Stage:

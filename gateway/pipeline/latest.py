@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from gateway.core.batch import Batch, Watermark
 from gateway.core.clock import NS_PER_MS, NS_PER_S, Clock
-from gateway.core.quality import Code, Level, combine, describe, level, levels
+from gateway.core.quality import Code, Level, combine, describe, levels
 from gateway.core.snapshot import SourceStatus, TagStatus
 from gateway.core.tags import DataType, TagTable
 

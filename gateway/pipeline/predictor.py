@@ -54,22 +54,34 @@ class Model(Protocol):
     """A bundle in service."""
 
     @property
-    def version(self) -> str: ...
+    def version(self) -> str:
+        """Of the bundle."""
+        ...
 
     @property
-    def digest(self) -> str: ...
+    def digest(self) -> str:
+        """Of the bundle."""
+        ...
 
     @property
-    def chain(self) -> ChainSpec: ...
+    def chain(self) -> ChainSpec:
+        """The declared signal path."""
+        ...
 
     @property
-    def outputs(self) -> Sequence[OutputSpec]: ...
+    def outputs(self) -> Sequence[OutputSpec]:
+        """What it predicts, in order."""
+        ...
 
     @property
-    def backend_name(self) -> str: ...
+    def backend_name(self) -> str:
+        """Rung that serves."""
+        ...
 
     @property
-    def reason(self) -> str: ...
+    def reason(self) -> str:
+        """Why that one serves."""
+        ...
 
     async def infer(self, windows: Sequence[Window], deadline_mono_ns: int) -> Answer:
         """Answer all windows in one call.
@@ -139,9 +151,17 @@ class Predictor:
         self._fault = ""
         self._late_answers = 0
 
+    @property
+    def late_answers(self) -> int:
+        """Answers that came after their deadline; they were used all the same."""
+        return self._late_answers
+
     def refill(self, items: Iterable[Batch | Watermark]) -> None:
-        """Bring the state up to date from history before the first live item."""
-        self.steps.refill(items)
+        """Bring the state up to date from history before the first live item; a tape gets these too, since the state rests on them."""
+        for item in items:
+            for tape in self._tapes:
+                tape(item)
+            self.steps.feed(item)
 
     def tape(self, hook: Callable[[Batch | Watermark], None]) -> Callable[[], None]:
         """Give every item to a hook in the order taken; the result ends that."""
@@ -156,22 +176,36 @@ class Predictor:
         """Work until cancelled."""
         while True:
             await self.queue.wait()
+            ended: BaseException | None = None
             with self.queue.take_all() as items:
-                await self.process([item for item in items if isinstance(item, Batch | Watermark)])
+                try:
+                    await self.process([item for item in items if isinstance(item, Batch | Watermark)])
+                except asyncio.CancelledError as error:
+                    # Everything taken was fed and answered before this came up: it is consumed.
+                    ended = error
+            if ended is not None:
+                raise ended
 
     async def process(self, items: Sequence[Batch | Watermark]) -> None:
-        """Take items; of all the steps they close, only the newest is inferred."""
+        """Take items; of all the steps they close, only the newest is inferred.
+
+        Whatever goes wrong, every item is fed (a watermark is never lost) and every closed step answered before an error leaves here.
+        """
         closed: list[Step] = []
+        fault: Exception | None = None
         for item in items:
-            for tape in self._tapes:
-                tape(item)
-            closed.extend(self.steps.feed(item))
-        if not closed:
-            return
+            for take in (*self._tapes, lambda taken: closed.extend(self.steps.feed(taken))):
+                try:
+                    take(item)
+                except Exception as error:  # noqa: BLE001, PERF203 - raised below, after the others had their turn
+                    fault = fault or error
         for step in closed[:-1]:
             for asset in step.assets:
                 self._answer(step, replace(asset, outcome=Outcome.CAUGHT_UP, window=None, quality=Code.BAD_STALE))
-        await self._due(closed[-1])
+        if closed:
+            await self._due(closed[-1])
+        if fault is not None:
+            raise fault
 
     async def _due(self, step: Step) -> None:
         ready_ns = self._clock.mono_ns()
@@ -180,7 +214,15 @@ class Predictor:
             self.residuals.window(window)
             for tap in self._window_taps:
                 tap(window)
-        answer = await self._ask(windows, ready_ns) if windows else None
+        answer: Answer | None = None
+        try:
+            if windows:
+                answer = await self._ask(windows, ready_ns)
+        finally:
+            # Also when cancelled: a closed step is never left without its prediction.
+            self._answer_step(step, answer, ready_ns)
+
+    def _answer_step(self, step: Step, answer: Answer | None, ready_ns: int) -> None:
         row = 0
         for asset in step.assets:
             if asset.window is None:
@@ -196,6 +238,11 @@ class Predictor:
             answer = await self.model.infer(windows, deadline_ns)
         except LinesideError as error:
             self._say_fault(error.text, error.remedy)
+            return None
+        except Exception as error:  # a fault of a back end must not leave a step unanswered
+            if not self._fault:
+                log.exception("model.fault", model=self.name)
+            self._say_fault(f"internal error ({type(error).__name__}: {error})", "see the log; report it if it stays")
             return None
         if answer.ended_mono_ns > deadline_ns:
             self._late_answers += 1
@@ -312,8 +359,7 @@ class Predictor:
                 spec.unit,
                 spec.horizon_s,
                 float(state.outputs[i]) if np.isfinite(state.outputs[i]) else None,
-                spec.low,
-                spec.high,
+                *_scale(spec, state.trends[i]),
                 tuple(state.trends[i]),
             )
             for i, spec in enumerate(self.model.outputs)
@@ -326,6 +372,14 @@ class Predictor:
     def stage(self) -> StageStatus:
         """Its accounts."""
         return StageStatus(self.stage_name, Ne107.FAILURE if self._fault else Ne107.GOOD, self._fault, self.queue.ledgers())
+
+
+def _scale(spec: OutputSpec, trend: Iterable[float | None]) -> tuple[float, float]:
+    """Ends of the scale an output is drawn on: its limits or, where it has none, what was seen (JSON knows no infinity)."""
+    seen = [value for value in trend if value is not None and np.isfinite(value)]
+    low = spec.low if np.isfinite(spec.low) else min(seen, default=min(spec.high, 0.0))
+    high = spec.high if np.isfinite(spec.high) else max(seen, default=max(low, 0.0))
+    return low, high
 
 
 async def drain(predictor: Predictor, items: Iterable[Batch | Watermark]) -> None:

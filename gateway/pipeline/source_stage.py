@@ -11,7 +11,7 @@ import structlog
 from gateway.core.batch import Batch, Watermark
 from gateway.core.clock import NS_PER_S, Clock
 from gateway.core.condition import Condition, Priority
-from gateway.core.protocols import Flowing, Source
+from gateway.core.protocols import Source
 from gateway.core.quality import Ne107
 from gateway.core.snapshot import Ledger, StageStatus
 from gateway.core.tags import Group, TagTable
@@ -49,8 +49,8 @@ class _Pulse:
 class SourceStage:
     """Runs one source into a fan-out.
 
-    Repeats of a tag's last source time are left out and counted as rejected. Beyond a group's silence limit the stage sends dead watermarks for it,
-    one each period, at the last living one plus the monotonic time since; the first living one ends that.
+    Repeats of a tag's last source time are left out and counted as rejected. Beyond a group's silence limit the stage sends dead watermarks
+    for it, one each period, at the last living one plus the monotonic time since; the first living one ends that.
 
     Args:
         source: Entered by `run` and left with it.
@@ -67,7 +67,7 @@ class SourceStage:
         source: Source,
         table: TagTable,
         clock: Clock,
-        fanout: Fanout[Flowing],
+        fanout: Fanout,
         *,
         derived: Mapping[int, DerivedTags] | None = None,
         on_condition: Callable[[Condition], None] | None = None,
@@ -167,10 +167,8 @@ class SourceStage:
             self._scratch = np.zeros(len(self._table), np.int32)
         rows = np.arange(len(tag), dtype=np.int32)
         self._scratch[tag] = rows
-        if (self._scratch[tag] == rows).all():
-            repeated = self._last_ns[tag] == time_ns
-        else:
-            repeated = self._repeated_by_tag(tag, time_ns)
+        unique = bool((self._scratch[tag] == rows).all())
+        repeated = self._last_ns[tag] == time_ns if unique else self._repeated_by_tag(tag, time_ns)
         self._last_ns[tag] = time_ns
         return batch.take(np.flatnonzero(~repeated)) if repeated.any() else batch
 
