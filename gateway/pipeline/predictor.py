@@ -13,7 +13,7 @@ import structlog
 from gateway.core.batch import Batch, Watermark
 from gateway.core.clock import NS_PER_MS, Clock
 from gateway.core.condition import Condition, Priority
-from gateway.core.errors import LinesideError
+from gateway.core.errors import DataError, LinesideError
 from gateway.core.prediction import Outcome, OutputSpec, Prediction, Trace
 from gateway.core.quality import Code, Ne107, combine, describe, level
 from gateway.core.snapshot import AssetStatus, ModelStatus, OutputStatus, StageStatus
@@ -193,11 +193,15 @@ class Predictor:
         """
         closed: list[Step] = []
         fault: Exception | None = None
+
+        def feed(item: Batch | Watermark) -> None:
+            closed.extend(self.steps.feed(item))
+
         for item in items:
-            for take in (*self._tapes, lambda taken: closed.extend(self.steps.feed(taken))):
+            for take in (*self._tapes, feed):
                 try:
                     take(item)
-                except Exception as error:  # noqa: BLE001, PERF203 - raised below, after the others had their turn
+                except Exception as error:  # noqa: BLE001 - raised below, after the others had their turn
                     fault = fault or error
         for step in closed[:-1]:
             for asset in step.assets:
@@ -210,12 +214,12 @@ class Predictor:
     async def _due(self, step: Step) -> None:
         ready_ns = self._clock.mono_ns()
         windows = [asset.window for asset in step.assets if asset.window is not None]
-        for window in windows:
-            self.residuals.window(window)
-            for tap in self._window_taps:
-                tap(window)
         answer: Answer | None = None
         try:
+            for window in windows:
+                self.residuals.window(window)
+                for tap in self._window_taps:
+                    tap(window)
             if windows:
                 answer = await self._ask(windows, ready_ns)
         finally:
@@ -236,6 +240,8 @@ class Predictor:
         deadline_ns = ready_ns + self._deadline_ns
         try:
             answer = await self.model.infer(windows, deadline_ns)
+            if answer.outputs.shape != (len(windows), len(self.model.outputs)) or len(answer.quality) != len(windows):
+                raise DataError(f"answer of shape {answer.outputs.shape} to {len(windows)} windows", remedy="check the bundle")
         except LinesideError as error:
             self._say_fault(error.text, error.remedy)
             return None
