@@ -1,0 +1,1 @@
+"""Modbus: reads tags from servers, writes prediction blocks to them."""

@@ -1,0 +1,1 @@
+"""MQTT: predictions and values to a broker, confirmed one by one."""

@@ -1,0 +1,1 @@
+"""Recorded signals as a source: tables of values, and tapes of what a predictor took."""

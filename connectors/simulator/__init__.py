@@ -1,0 +1,1 @@
+"""Plants that serve Modbus TCP: two pumps with physics, and recordings."""
