@@ -1,0 +1,1 @@
+"""The only way back to a machine: guard, audit, alarms, commands."""
