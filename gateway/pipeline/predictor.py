@@ -239,9 +239,7 @@ class Predictor:
         """One call for all windows. Exactly one result, whatever happens below."""
         deadline_ns = ready_ns + self._deadline_ns
         try:
-            answer = await self.model.infer(windows, deadline_ns)
-            if answer.outputs.shape != (len(windows), len(self.model.outputs)) or len(answer.quality) != len(windows):
-                raise DataError(f"answer of shape {answer.outputs.shape} to {len(windows)} windows", remedy="check the bundle")
+            answer = _checked(await self.model.infer(windows, deadline_ns), len(windows), len(self.model.outputs))
         except LinesideError as error:
             self._say_fault(error.text, error.remedy)
             return None
@@ -378,6 +376,12 @@ class Predictor:
     def stage(self) -> StageStatus:
         """Its accounts."""
         return StageStatus(self.stage_name, Ne107.FAILURE if self._fault else Ne107.GOOD, self._fault, self.queue.ledgers())
+
+
+def _checked(answer: Answer, windows: int, outputs: int) -> Answer:
+    if answer.outputs.shape != (windows, outputs) or len(answer.quality) != windows:
+        raise DataError(f"answer of shape {answer.outputs.shape} to {windows} windows of {outputs} outputs", remedy="check the bundle")
+    return answer
 
 
 def _scale(spec: OutputSpec, trend: Iterable[float | None]) -> tuple[float, float]:
