@@ -79,7 +79,7 @@ class LatestValues:
         if not len(item):
             return
         batch = item.in_order()
-        if int(batch.tag.max()) >= len(self._value):
+        if len(self._table) > len(self._value):
             self._grow()
         self._sample(batch.received_mono_ns)
         fresh = batch.source_time_ns > self._source_ns[batch.tag]
@@ -93,7 +93,9 @@ class LatestValues:
         self._source_ns[tag] = source_ns
         self._received_ns[tag] = batch.received_mono_ns
         self._wall_ns[tag] = batch.received_wall_ns
-        self._good_ns[tag[levels(quality) != Level.BAD]] = batch.received_mono_ns
+        # The common case of all good costs one look.
+        good = tag if not quality.any() else tag[levels(quality) != Level.BAD]
+        self._good_ns[good] = batch.received_mono_ns
         if len(batch.wide_pos) or batch.text_pos.size:
             self._keep_text(batch, fresh)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -15,6 +15,7 @@ from gateway.core.clock import NS_PER_MS, Clock
 from gateway.core.condition import Condition, Priority
 from gateway.core.errors import DataError, LinesideError
 from gateway.core.prediction import Outcome, OutputSpec, Prediction, Trace
+from gateway.core.protocols import Answer
 from gateway.core.quality import Code, Ne107, combine, describe, level
 from gateway.core.snapshot import AssetStatus, ModelStatus, OutputStatus, StageStatus
 from gateway.core.window import Window
@@ -27,27 +28,6 @@ log = structlog.get_logger(__name__)
 
 _TREND_POINTS = 30
 _LATENCY_SAMPLES = 1024
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Answer:
-    """What a model said to a list of windows.
-
-    Attributes:
-        outputs: Engineering units, `[windows, outputs] float64`.
-        quality: Of each window's outputs, combined with the window's own, `[windows]`.
-        row_errors: Windows that could not be answered, with the reason.
-        backend: Rung that answered.
-        started_mono_ns: Start of the call.
-        ended_mono_ns: End of the call.
-    """
-
-    outputs: npt.NDArray[np.float64]
-    quality: Sequence[int]
-    row_errors: Mapping[int, str]
-    backend: str
-    started_mono_ns: int
-    ended_mono_ns: int
 
 
 class Model(Protocol):
