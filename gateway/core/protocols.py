@@ -185,6 +185,27 @@ class Backend(Resource, Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer:
+    """What a model said to a list of windows.
+
+    Attributes:
+        outputs: Engineering units, `[windows, outputs] float64`.
+        quality: Of each window's outputs, to be combined with the window's own.
+        row_errors: Windows that could not be answered, with the reason.
+        backend: Rung that answered.
+        started_mono_ns: Start of the call.
+        ended_mono_ns: End of the call.
+    """
+
+    outputs: npt.NDArray[np.float64]
+    quality: Sequence[int]
+    row_errors: Mapping[int, str]
+    backend: str
+    started_mono_ns: int
+    ended_mono_ns: int
+
+
 class CommandHandler(Protocol):
     """Carries out the commands of the kinds it is registered for."""
 

@@ -1,0 +1,1 @@
+"""Commands, one file per group; heavy imports stay inside the command."""

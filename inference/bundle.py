@@ -1,0 +1,232 @@
+"""The model package: a folder or zip of a manifest, models, golden windows and their digests."""
+
+import hashlib
+import io
+import math
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from gateway.core.errors import ConfigError
+from gateway.core.prediction import OutputSpec
+from preprocess.spec import ChainSpec
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+SUMS = "SHA256SUMS"
+GOLDEN = "golden.npz"
+MODEL = "model.onnx"
+
+
+class Tolerances(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a back end must reproduce of the golden outputs."""
+
+    rmse_share: float = 0.002  # of the golden outputs' range, per output
+    variance_low: float = 0.98
+    variance_high: float = 1.02
+
+
+class InputStatistics(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What an input looked like in training, in its unit."""
+
+    mean: float
+    std: float
+    low: float
+    high: float
+
+
+class OutputScore(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """RMSE of one output on data the training never saw, in its unit."""
+
+    model: float
+    linear: float
+    ridge: float
+    persistence: float
+
+
+class Training(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How the model was made, so that it can be made again."""
+
+    command: str
+    seed: int
+    versions: dict[str, str]
+    data: dict[str, str]
+    scores: dict[str, OutputScore]
+    recurrent_gain: float = 0.0
+    remark: str = ""
+
+
+class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a bundle says of itself."""
+
+    format: int
+    name: str
+    version: str
+    chain: ChainSpec
+    outputs: tuple[OutputSpec, ...]
+    state_mode: Literal["window", "stateful"] = "window"
+    tolerances: Tolerances = Tolerances()
+    statistics: dict[str, InputStatistics] = {}
+    training: Training | None = None
+    licence: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Golden:
+    """Recorded windows and the float model's answers.
+
+    Attributes:
+        values: Scaled windows, `[n, steps, features] float32`.
+        aligned: The same in engineering units, `[n, steps, features] float64`.
+        outputs: The network's answers, `[n, outputs] float32`.
+    """
+
+    values: npt.NDArray[np.float32]
+    aligned: npt.NDArray[np.float64]
+    outputs: npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A verified bundle in memory.
+
+    Attributes:
+        path: Where it came from.
+        manifest: What it says of itself.
+        digest: SHA-256 of its list of digests, which stands for all of it.
+        files: Contents by name.
+    """
+
+    path: Path
+    manifest: Manifest
+    digest: str
+    files: Mapping[str, bytes]
+
+    @classmethod
+    def load(cls, path: Path) -> "Bundle":
+        """Read a bundle and verify every digest.
+
+        Raises:
+            ConfigError: It is not there, not whole, or not a bundle; the text names the file.
+        """
+        files = _read(path)
+        _verify(path, files)
+        manifest = decode_manifest(path, files[MANIFEST])
+        return cls(path, manifest, hashlib.sha256(files[SUMS]).hexdigest(), files)
+
+    @property
+    def golden(self) -> Golden | None:
+        """The golden windows, if the bundle has them.
+
+        Raises:
+            ConfigError: They do not fit the manifest.
+        """
+        if GOLDEN not in self.files:
+            return None
+        try:
+            with np.load(io.BytesIO(self.files[GOLDEN]), allow_pickle=False) as arrays:
+                golden = Golden(arrays["values"], arrays["aligned"].astype(np.float64), arrays["outputs"])
+        except (ValueError, KeyError, OSError, zipfile.BadZipFile) as error:
+            raise ConfigError(f"{self.path}/{GOLDEN}: {error}", remedy="build the bundle anew") from error
+        chain = self.manifest.chain
+        shape = (len(golden.values), chain.window, len(chain.inputs))
+        if golden.values.shape != shape or golden.aligned.shape != shape or golden.outputs.shape != (shape[0], len(self.manifest.outputs)):
+            raise ConfigError(f"{self.path}/{GOLDEN}: shapes do not fit the manifest", remedy="build the bundle anew")
+        return golden
+
+
+def decode_manifest(path: Path, data: bytes) -> Manifest:
+    """A manifest, checked.
+
+    Raises:
+        ConfigError: It is damaged or of another format.
+    """
+    try:
+        manifest = msgspec.json.decode(data, type=Manifest)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}/{MANIFEST}: {error}", remedy="build the bundle anew with this version of Lineside") from error
+    if manifest.format != FORMAT:
+        raise ConfigError(f"{path}: bundle format {manifest.format}, this version reads {FORMAT}", remedy="build the bundle anew")
+    names = [spec.name for spec in manifest.outputs]
+    inputs = {spec.name for spec in manifest.chain.inputs}
+    doubtful = [spec.name for spec in manifest.outputs if spec.source_input and spec.source_input not in inputs]
+    if len(set(names)) != len(names) or not names or doubtful:
+        raise ConfigError(f"{path}/{MANIFEST}: outputs are missing, repeated, or forecast no input", remedy="build the bundle anew")
+    return manifest
+
+
+def read_manifest(path: Path) -> Manifest:
+    """The manifest alone, nothing verified: for checking a configuration.
+
+    Raises:
+        ConfigError: There is none, or it is damaged.
+    """
+    try:
+        if path.is_file():
+            with zipfile.ZipFile(path) as archive:
+                return decode_manifest(path, archive.read(MANIFEST))
+        return decode_manifest(path, (path / MANIFEST).read_bytes())
+    except (OSError, KeyError, zipfile.BadZipFile) as error:
+        raise ConfigError(f"no bundle at {path}", remedy="give the folder or zip file that `lineside model train` wrote") from error
+
+
+def write_bundle(path: Path, manifest: Manifest, files: Mapping[str, bytes]) -> Bundle:
+    """Write a bundle folder; what stood there under these names is replaced, the list of digests last.
+
+    Raises:
+        ConfigError: It cannot be written.
+    """
+    encoded = msgspec.json.format(msgspec.json.encode(_finite(msgspec.to_builtins(manifest))), indent=1)
+    contents = {**files, MANIFEST: encoded + b"\n"}
+    sums = "".join(f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in sorted(contents.items()))
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        (path / SUMS).unlink(missing_ok=True)
+        for name, data in contents.items():
+            (path / name).write_bytes(data)
+        (path / SUMS).write_text(sums, encoding="ascii")
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}", remedy="choose another --out") from error
+    return Bundle.load(path)
+
+
+def _finite(value: Any) -> Any:  # noqa: ANN401 - a tree of builtins
+    """The tree without infinite bounds: JSON has none, and they are what a missing bound means."""
+    if isinstance(value, dict):
+        return {key: _finite(part) for key, part in value.items() if not (isinstance(part, float) and math.isinf(part))}
+    return [_finite(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+def _read(path: Path) -> dict[str, bytes]:
+    try:
+        if path.is_dir():
+            return {file.name: file.read_bytes() for file in sorted(path.iterdir()) if file.is_file()}
+        with zipfile.ZipFile(path) as archive:
+            return {name: archive.read(name) for name in archive.namelist() if "/" not in name}
+    except FileNotFoundError as error:
+        raise ConfigError(f"no bundle at {path}", remedy="give the folder or zip file that `lineside model train` wrote") from error
+    except (OSError, zipfile.BadZipFile) as error:
+        raise ConfigError(f"bundle {path} cannot be read: {error}", remedy="copy the bundle anew") from error
+
+
+def _verify(path: Path, files: Mapping[str, bytes]) -> None:
+    if SUMS not in files or MANIFEST not in files:
+        missing = SUMS if SUMS not in files else MANIFEST
+        raise ConfigError(f"bundle {path}: {missing} is missing", remedy="copy the bundle anew, whole")
+    listed: dict[str, str] = {}
+    for line in files[SUMS].decode("ascii", "replace").splitlines():
+        digest, _, name = line.partition("  ")
+        listed[name] = digest
+    for name, digest in listed.items():
+        if name not in files:
+            raise ConfigError(f"bundle {path}: {name} is missing", remedy="copy the bundle anew, whole")
+        if hashlib.sha256(files[name]).hexdigest() != digest:
+            raise ConfigError(f"bundle {path}: {name} is damaged or was changed", remedy="copy the bundle anew")
+    if MANIFEST not in listed:
+        raise ConfigError(f"bundle {path}: {MANIFEST} has no digest", remedy="build the bundle anew")

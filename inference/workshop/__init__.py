@@ -1,0 +1,1 @@
+"""The model workshop: trains, exports and judges. Needs the `workshop` extra; nothing in the service imports it."""
