@@ -13,10 +13,11 @@ from gateway.core.batch import Batch, Watermark
 from gateway.core.condition import Condition
 from gateway.core.errors import DataError, PermanentError, TransientError
 from gateway.core.prediction import Outcome, OutputSpec, Prediction
+from gateway.core.protocols import Answer
 from gateway.core.quality import Code, Level, code, level
 from gateway.core.tags import TagTable
 from gateway.core.window import Window
-from gateway.pipeline.predictor import Answer, Predictor, drain
+from gateway.pipeline.predictor import Predictor, drain
 from preprocess.spec import ChainSpec, InputSpec
 from preprocess.steps import AssetBinding, Step, Steps
 from tests.unit.pipeline.flowing import at_ns, batch, mark, table
