@@ -230,3 +230,8 @@ def _verify(path: Path, files: Mapping[str, bytes]) -> None:
             raise ConfigError(f"bundle {path}: {name} is damaged or was changed", remedy="copy the bundle anew")
     if MANIFEST not in listed:
         raise ConfigError(f"bundle {path}: {MANIFEST} has no digest", remedy="build the bundle anew")
+
+
+def bundle_path(name: str, base: Path) -> Path:
+    """Where a bundle named in a configuration lies: `demo` is the one that comes with Lineside, other names are relative to `base`."""
+    return Path(__file__).parent / "demo" / "bundle" if name == "demo" else base / name

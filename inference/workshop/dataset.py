@@ -34,7 +34,7 @@ class Dataset:
 
     Attributes:
         aligned: Engineering units, `[n, steps, features]`.
-        targets: What the outputs should have been, `[n, outputs]`; NaN where nothing is known.
+        targets: What the outputs should have been, held over holes, `[n, outputs]`; NaN beyond the recording's end.
         seen: Whether a sample was observed at that later step, `[n, outputs]`.
         base: The newest value of each output's input, `[n, outputs]`: what persistence says.
     """
@@ -81,14 +81,26 @@ def _examples_of(chain: ChainSpec, outputs: Sequence[OutputSpec], feed: Feed) ->
     names = [spec.name for spec in chain.inputs]
     features = [names.index(spec.source_input) for spec in outputs]
     later_ns = [round(spec.horizon_s * NS_PER_S) for spec in outputs]
-    measured = {(window.asset, window.end_ns): window for window in windows}
+    measured = _measured(windows, round(chain.period_s * NS_PER_S))
     targets = np.full((len(windows), len(outputs)), np.nan)
     seen = np.zeros((len(windows), len(outputs)), np.bool_)
     for i, window in enumerate(windows):
         for j, (feature, ahead_ns) in enumerate(zip(features, later_ns, strict=True)):
             later = measured.get((window.asset, window.end_ns + ahead_ns))
             if later is not None:
-                targets[i, j] = later.aligned[-1, feature]
-                seen[i, j] = later.observed[-1, feature]
+                targets[i, j] = later[0][feature]
+                seen[i, j] = later[1][feature]
     aligned = np.stack([window.aligned for window in windows])
     return Dataset(aligned, targets, seen, aligned[:, -1, features])
+
+
+def _measured(windows: Sequence[Window], period_ns: int) -> dict[tuple[str, int], tuple[Values, npt.NDArray[np.bool_]]]:
+    """Aligned and observed row of every step by asset and end; a step that was caught up stands in the next window."""
+    rows: dict[tuple[str, int], tuple[Values, npt.NDArray[np.bool_]]] = {}
+    for window in windows:
+        for back in range(len(window.aligned)):
+            key = (window.asset, window.end_ns - back * period_ns)
+            if key in rows:
+                break
+            rows[key] = (window.aligned[-1 - back], window.observed[-1 - back])
+    return rows

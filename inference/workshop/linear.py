@@ -15,12 +15,12 @@ class Ridge:
     Attributes:
         weight: `[steps * features, outputs] float64`.
         bias: `[outputs] float64`.
-        penalty: Chosen on the validation part.
+        penalty: Chosen on the validation part for each output, `[outputs]`.
     """
 
     weight: npt.NDArray[np.float64]
     bias: npt.NDArray[np.float64]
-    penalty: float
+    penalty: npt.NDArray[np.float64]
 
     def __call__(self, values: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
         """Scaled outputs `[n, outputs]` of scaled windows `[n, steps, features]`."""
@@ -32,7 +32,7 @@ def fit_ridge(
     targets: npt.NDArray[np.float32],
     validation: tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]],
 ) -> Ridge:
-    """The ridge that does best on the validation part.
+    """The ridge that does best on the validation part, output by output.
 
     Args:
         values: Scaled windows, `[n, steps, features]`.
@@ -44,17 +44,12 @@ def fit_ridge(
     center_x, center_y = x.mean(axis=0), y.mean(axis=0)
     x, y = x - center_x, y - center_y
     gram, moment = x.T @ x, x.T @ y
-    best: Ridge | None = None
-    best_error = np.inf
-    for penalty in _PENALTIES:
-        weight = np.linalg.solve(gram + penalty * np.eye(len(gram)), moment)
-        ridge = Ridge(weight, center_y - center_x @ weight, penalty)
-        error = float(np.nanmean((ridge(validation[0]) - validation[1]) ** 2))
-        if error < best_error:
-            best, best_error = ridge, error
-    if best is None:
-        raise ValueError("the validation part has no finite targets")
-    return best
+    weights = [np.linalg.solve(gram + penalty * np.eye(len(gram)), moment) for penalty in _PENALTIES]
+    rows = _flat(validation[0])
+    errors = np.stack([np.nanmean((rows @ w + center_y - center_x @ w - validation[1]) ** 2, axis=0) for w in weights])
+    best = errors.argmin(axis=0)
+    weight = np.stack([weights[choice][:, output] for output, choice in enumerate(best)], axis=1)
+    return Ridge(weight, center_y - center_x @ weight, np.array(_PENALTIES)[best])
 
 
 def _flat(values: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:

@@ -56,7 +56,7 @@ class Report:
     Attributes:
         outputs: The outputs.
         scores: Errors on the test part.
-        spread: Standard deviation of each output's input on the test part, `[outputs]`.
+        spread: Standard deviation of each output's input on the training part, `[outputs]`.
         gain: Relative fall of the validation error through the recurrent part.
         curve: Validation error by epoch.
         bundle: What was written.
@@ -105,14 +105,16 @@ def build(
     training, validation, test = _parts(plan, outputs, split)
     chain = _scaled(plan.chain(), training)
     scaling = Scaling(chain.inputs, outputs)
-    fit, judge = _arrays(scaling, training), _arrays(scaling, validation)
+    # A target in a hole is held like an input; it may teach, but it does not judge.
+    fit = scaling.scale(training.aligned), scaling.target(training.targets, training.aligned)
+    judge = _judged(scaling, validation)
     ridge = fit_ridge(*fit, judge)
     recipe = Recipe(**msgspec.structs.asdict(plan.network))
     trained = train(fit, judge, ridge, recipe, seed, progress)
     model = export(trained.network, chain.window, len(chain.inputs))
     scores = _scores(scaling, trained, ridge, test)
     features = [[i.name for i in chain.inputs].index(spec.source_input) for spec in outputs]
-    spread = test.aligned[:, -1].std(axis=0)[features]
+    spread = training.aligned[:, -1].std(axis=0)[features]
     manifest = Manifest(
         FORMAT,
         plan.name,
@@ -123,8 +125,7 @@ def build(
         training=Training(command, seed, _versions(), digests, _score_table(outputs, scores), trained.gain),
         licence=plan.licence,
     )
-    values, _ = _arrays(scaling, test)
-    _check_parity(model, trained, values)
+    _check_parity(model, trained, scaling.scale(test.aligned))
     files = {MODEL: model, GOLDEN: _golden(trained, scaling, test)}
     bundle = write_bundle(out, manifest, files)
     return Report(outputs, scores, spread, trained.gain, trained.curve, bundle)
@@ -167,13 +168,13 @@ def _scaled(chain: ChainSpec, training: Dataset) -> ChainSpec:
     return replace(chain, inputs=inputs)
 
 
-def _arrays(scaling: Scaling, dataset: Dataset) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+def _judged(scaling: Scaling, dataset: Dataset) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
     targets = np.where(dataset.seen, dataset.targets, np.nan)
     return scaling.scale(dataset.aligned), scaling.target(targets, dataset.aligned)
 
 
 def _scores(scaling: Scaling, trained: Trained, ridge: Ridge, test: Dataset) -> Scores:
-    values, _ = _arrays(scaling, test)
+    values = scaling.scale(test.aligned)
     whole, straight = answers(trained.network, values)
     forecasts = [
         scaling.unscale(whole, test.aligned),
@@ -202,7 +203,7 @@ def _statistics(chain: ChainSpec, training: Dataset) -> dict[str, InputStatistic
 
 def _golden(trained: Trained, scaling: Scaling, test: Dataset) -> bytes:
     """Recorded windows spread over the test part, the ones with the largest movement (the long tail) among them."""
-    values, _ = _arrays(scaling, test)
+    values = scaling.scale(test.aligned)
     count = min(GOLDEN_WINDOWS, len(values))
     movement = np.abs(values).max(axis=(1, 2))
     tail = np.argsort(movement)[-max(count // 10, 1) :]
