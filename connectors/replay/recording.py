@@ -46,6 +46,18 @@ class Recording:
         distances, counts = np.unique(np.diff(self.time_ns), return_counts=True)
         return float(distances[counts.argmax()]) / NS_PER_S
 
+    def only(self, columns: Sequence[str]) -> "Recording":
+        """The recording with these columns alone, in this order.
+
+        Raises:
+            ConfigError: It has no such column.
+        """
+        missing = [name for name in columns if name not in self.names]
+        if missing:
+            raise ConfigError(f"{self.path}:1: no column '{missing[0]}'", remedy=f"the file has: {', '.join(self.names)}")
+        places = [self.names.index(name) for name in columns]
+        return Recording(self.path, tuple(columns), self.time_ns, self.values[:, places], self.dropped)
+
 
 def read_recording(path: Path, time_column: str | None = None) -> Recording:
     """Read a CSV file (`.gz` too); delimiter, byte order mark, line ends and the format of the times are found out.

@@ -1,1 +1,1 @@
-"""Resources and soft faults of the box: process memory, event-loop delay."""
+"""How the box and the process are: memory, event-loop delay."""

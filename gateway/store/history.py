@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -52,7 +52,6 @@ class History:
         block_s: Seconds per block; what an unclean end of the process can lose.
         retention_h: Age beyond which blocks go.
         max_mb: Size beyond which the oldest go.
-        exact: Tags that are stored without dead band, because they feed a model.
     """
 
     def __init__(
@@ -64,7 +63,6 @@ class History:
         block_s: float = 10.0,
         retention_h: float = 168.0,
         max_mb: float = 512.0,
-        exact: Sequence[int] = (),
     ) -> None:
         self._database = database
         self._table = table
@@ -72,7 +70,7 @@ class History:
         self._block_ns = round(block_s * NS_PER_S)
         self._retention_ns = round(retention_h * 3600 * NS_PER_S)
         self._max_bytes = max_mb * 1e6
-        self.exact = frozenset(exact)
+        self.exact: frozenset[int] = frozenset()
         self._open: dict[str, _Open] = {}
         self._predictions: list[Prediction] = []
         self._ids: dict[int, int] = {}
@@ -80,6 +78,11 @@ class History:
         self._last_value = np.empty(0)
         self._last_quality = np.empty(0, np.uint16)
         self.lost_predictions = 0
+
+    def keep_exact(self, tags: Iterable[int]) -> None:
+        """From now on, these tags are stored without dead band."""
+        self.exact = frozenset(tags)
+        self._band, self._last_value, self._last_quality = np.empty(0), np.empty(0), np.empty(0, np.uint16)
 
     async def take(self, items: Sequence[Flowing]) -> None:
         """Stage handler.

@@ -1,0 +1,1 @@
+"""Composition root: wires concrete parts into a gateway."""

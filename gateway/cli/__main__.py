@@ -1,0 +1,5 @@
+"""`python -m gateway.cli` is `lineside`."""
+
+from gateway.cli import main
+
+main()

@@ -1,0 +1,33 @@
+"""`lineside tui`."""
+
+import sys
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--operator", is_flag=True, help="Allow arm, disarm, hold and release, each after a question.")
+def tui(file: Path, *, operator: bool) -> None:
+    """Open the dashboard of a running gateway (FILE is its configuration or its socket).
+
+    It is a process of its own: closing it changes nothing. NO_COLOR and plain locales are respected.
+
+    Example: lineside tui gateway.yaml
+    """
+    from gateway.cli.client import socket_of
+    from gateway.core.clock import SystemClock
+    from gateway.core.errors import ConfigError
+
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise ConfigError("the dashboard needs a terminal", remedy="use `lineside status FILE` instead")
+    socket = socket_of(file)
+    import signal
+
+    from tui.app import LinesideApp
+
+    app = LinesideApp(socket, SystemClock(), operator=operator)
+    # A terminal that is gone must not leave a process behind.
+    signal.signal(signal.SIGHUP, lambda *_: app.exit())
+    app.run(mouse=False)
