@@ -5,7 +5,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self
+from typing import Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -110,9 +110,9 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - what create_server makes
-        self._transport = transport
-        self._server._clients.add(transport)  # noqa: SLF001 - one class in two parts
+        # uvloop's transport is one in all but name.
+        self._transport = cast("asyncio.Transport", transport)
+        self._server._clients.add(self._transport)  # noqa: SLF001 - one class in two parts
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the protocol's signature
         if self._transport is not None:

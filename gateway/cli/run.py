@@ -3,6 +3,7 @@
 import asyncio
 import signal
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +16,25 @@ if TYPE_CHECKING:
 
 def run_loop(main: Coroutine[Any, Any, None]) -> None:
     """Run on uvloop where it is installed, else on asyncio's own loop."""
+    factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
+    with suppress(ModuleNotFoundError):
+        from uvloop import new_event_loop as factory
     try:
-        from uvloop import new_event_loop
-    except ModuleNotFoundError:
-        asyncio.run(main)
-        return
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(main)
+        with asyncio.Runner(loop_factory=factory) as runner:
+            runner.run(main)
+    except BaseExceptionGroup as group:
+        raise first_fault(group) from group
+
+
+def first_fault(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The one error that matters of a group: ours before others."""
+    from gateway.core.errors import LinesideError
+
+    ours, _ = group.split(LinesideError)
+    chosen: BaseException = ours or group
+    while isinstance(chosen, BaseExceptionGroup):
+        chosen = chosen.exceptions[0]
+    return chosen
 
 
 def stop_on_signals() -> asyncio.Event:

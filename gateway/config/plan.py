@@ -25,7 +25,7 @@ _TYPES = {
 
 def tag_table(settings: Settings, table: TagTable | None = None) -> TagTable:
     """The tags and groups of a configuration, added to a table that may hold an earlier one's."""
-    table = table or TagTable()
+    table = TagTable() if table is None else table  # an empty table is false
     for source in settings.sources:
         for group in source.groups:
             domain = group.clock.name if group.clock else "gateway"
