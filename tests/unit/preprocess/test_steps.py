@@ -330,7 +330,7 @@ def test_last_value_scaling_puts_the_newest_row_at_zero() -> None:
 def test_the_trace_and_the_oldest_input_come_from_the_samples_used() -> None:
     table = table_of({"fast": ["x"], "slow": ["y"]})
     steps = steps_of(chain_of(("x", "y"), window=1), table)
-    feed = [
+    feed: list[Batch | Watermark] = [
         batch(table, 0.2, {"y": 1.0}, received=100),
         Watermark(1, at_ns(1)),
         batch(table, 0.8, {"x": 1.0}, received=900),
