@@ -99,7 +99,7 @@ def read_document(path: Path) -> Document:
     try:
         node = yaml.compose(text, Loader=yaml.CSafeLoader)
     except yaml.MarkedYAMLError as error:
-        raise ConfigError(_syntax(name, error), remedy=_syntax_remedy(error)) from error
+        raise ConfigError(_syntax(name, error), remedy=_syntax_remedy(text, error)) from error
     except (yaml.YAMLError, RecursionError) as error:
         raise ConfigError(f"{name}:1:1: no YAML: {str(error).splitlines()[0]}", remedy="remove control characters") from error
     if node is None:
@@ -115,10 +115,10 @@ def _syntax(name: str, error: yaml.MarkedYAMLError) -> str:
     return f"{place}: {error.problem or error.context or 'no YAML'}"
 
 
-def _syntax_remedy(error: yaml.MarkedYAMLError) -> str:
-    if "character that cannot start any token" in str(error) and "'\\t'" in repr(str(error)):
-        return "indent with spaces, not tabs"
-    if "tab" in str(error):
+def _syntax_remedy(text: str, error: yaml.MarkedYAMLError) -> str:
+    mark = error.problem_mark
+    lines = text.splitlines()
+    if mark is not None and mark.line < len(lines) and "\t" in lines[mark.line][: mark.column + 1]:
         return "indent with spaces, not tabs"
     return "check indentation, colons and quotes on this line and the one before"
 

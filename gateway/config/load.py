@@ -66,7 +66,9 @@ def load(path: Path) -> Loaded:
     problems = list(document.problems)
     settings, hidden = _validated(document, problems)
     if settings is not None:
-        problems.extend(check(settings, document, path.parent, hidden))
+        # A value that is wrong in itself was left out; what its default would lead to is not the user's mistake.
+        judged = {problem.place for problem in problems}
+        problems.extend(found for found in check(settings, document, path.parent, hidden) if found.place not in judged)
     if problems or settings is None:
         raise ConfigProblemsError(path, problems)
     return Loaded(path, settings)
@@ -85,6 +87,7 @@ def _validated(document: Document, problems: list[Problem]) -> tuple[Settings | 
     # Paths change when items are taken out of lists, so each item remembers where it stood.
     origin: dict[Path_, Path_] = {}
     hidden: set[str] = set()
+    dropped: set[Path_] = set()
     for _ in range(_ROUNDS):
         try:
             return Settings.model_validate(tree), frozenset(hidden)
@@ -92,8 +95,12 @@ def _validated(document: Document, problems: list[Problem]) -> tuple[Settings | 
             removals: set[Path_] = set()
             for details in error.errors(include_url=False):
                 where = _true_path(tree, tuple(details["loc"]))
-                problems.append(_problem(document, _original(where, origin), details))
+                true = _original(where, origin)
+                ours = true in dropped or (details["type"] == "too_short" and any(path[: len(true)] == true for path in dropped))
+                if not ours:
+                    problems.append(_problem(document, true, details))
                 removals.add(_removable(where, details["type"]))
+                dropped.add(_original(_removable(where, details["type"]), origin))
             if () in removals:
                 return None, frozenset(hidden)
             _remove(tree, removals, origin, hidden)
@@ -123,8 +130,8 @@ def _original(path: Path_, origin: dict[Path_, Path_]) -> Path_:
 
 
 def _removable(path: Path_, kind: str) -> Path_:
-    """What must go so that the rest is valid: the unknown key, else the innermost list item, else the whole section."""
-    if kind == "extra_forbidden":
+    """What must go so that the rest is valid: the wrong value; where it is required, the list item or section around it."""
+    if kind not in ("missing", "too_short"):
         return path
     for length in range(len(path), 0, -1):
         if isinstance(path[length - 1], int):

@@ -21,7 +21,7 @@ int main(int argc, char **argv)
     unsigned long last = 0;
     struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN | POLLHUP};
     modbus_t *line = modbus_new_tcp(argv[1], atoi(argv[2]));
-    if (line == NULL || modbus_connect(line) == -1) {
+    if (line == NULL || modbus_set_slave(line, 1) == -1 || modbus_connect(line) == -1) {
         fprintf(stderr, "observer: %s\n", modbus_strerror(errno));
         return 1;
     }
