@@ -258,8 +258,10 @@ def _value_line(row: _Row, view: View, name_width: int) -> Text:
         line.append("not live", style=view.style("bold red"))
     elif trust is not Level.GOOD:
         age = f" {row.age_ms / 1000:.0f} s" if row.age_ms > 2000 else ""
-        words = row.words.split(" (")[0]
-        line.append(f"{words}{age}", style=view.style("yellow" if trust is Level.UNCERTAIN else "dark_orange"))
+        words = f"{row.words.split(' (')[0]}{age}"
+        if len(words) > view.width - line.cell_len:
+            words = f"{trust.name}{age}"
+        line.append(words, style=view.style("yellow" if trust is Level.UNCERTAIN else "dark_orange"))
     elif code(row.quality):
         line.append(row.words, style=view.style(PLAIN))
     return line
