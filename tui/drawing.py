@@ -248,7 +248,7 @@ def _value_line(row: _Row, view: View, name_width: int) -> Text:
     mark = {Level.GOOD: " ", Level.UNCERTAIN: "~", Level.BAD: "?"}[trust] if live else "?"
     style = view.style(VALUE if trust is Level.GOOD and live else DIM)
     shown = "-" if row.value is None else _number(row.value)
-    line = Text(f" {row.name[: name_width - 1]:<{name_width}}", style=view.style(PLAIN))
+    line = Text(f" {_short(row.name, name_width - 1):<{name_width}}", style=view.style(PLAIN))
     line.append(f"{mark}{shown:>9} {row.unit:<6}", style=style)
     if view.width >= _SCALE_FROM:
         line.append(f" {scale(row.value, row.low, row.high, view.glyphs, good=trust is Level.GOOD and live)} ", style=view.style(PLAIN))
@@ -260,11 +260,19 @@ def _value_line(row: _Row, view: View, name_width: int) -> Text:
         age = f" {row.age_ms / 1000:.0f} s" if row.age_ms > 2000 else ""
         words = f"{row.words.split(' (')[0]}{age}"
         if len(words) > view.width - line.cell_len:
-            words = f"{trust.name}{age}"
+            words = f"{'BAD' if trust is Level.BAD else 'UNCERT'}{age}"
         line.append(words, style=view.style("yellow" if trust is Level.UNCERTAIN else "dark_orange"))
     elif code(row.quality):
         line.append(row.words, style=view.style(PLAIN))
     return line
+
+
+def _short(name: str, width: int) -> str:
+    """A name that fits; the horizon of a forecast is never what is cut off."""
+    if len(name) <= width:
+        return name
+    stem, plus, horizon = name.partition(" +")
+    return f"{stem[: max(width - len(plus + horizon) - 2, 1)]}..{plus}{horizon}"[:width]
 
 
 def _number(value: float) -> str:

@@ -9,11 +9,11 @@ import click
 FILE = click.Path(path_type=Path)
 
 
-def _carry_out(file: Path, body: dict[str, Any]) -> None:
-    from gateway.cli.client import send, socket_of
+def _carry_out(socket: Path, body: dict[str, Any]) -> None:
+    from gateway.cli.client import send
     from gateway.core.errors import ConfigError
 
-    answer = asyncio.run(send(socket_of(file), body))
+    answer = asyncio.run(send(socket, body))
     text = answer.get("reason") or answer.get("error") or answer.get("verdict", "")
     if answer.get("verdict") not in ("accepted", "verified"):
         raise ConfigError(text, remedy=answer.get("remedy", ""))
@@ -58,7 +58,9 @@ def command(kind: str, file: Path, target: str, reason: str, duration_s: str) ->
 
     Example: lineside command hold gateway.yaml --target pump1-out
     """
-    _carry_out(file, {"kind": kind, "target": target, "arguments": {"reason": reason, "duration_s": duration_s}})
+    from gateway.cli.client import socket_of
+
+    _carry_out(socket_of(file), {"kind": kind, "target": target, "arguments": {"reason": reason, "duration_s": duration_s}})
 
 
 @click.command()

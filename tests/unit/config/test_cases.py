@@ -35,4 +35,4 @@ def test_check_ends_with_2_and_no_traceback() -> None:
 
     assert run.returncode == 2
     assert "Traceback" not in run.stderr
-    assert len(run.stderr.strip().splitlines()) >= 6
+    assert len(run.stderr.strip().splitlines()) >= 5
