@@ -1,5 +1,5 @@
 """`python -m gateway.cli` is `lineside`."""
 
-from gateway.cli import main
+from gateway.cli.entry import main
 
 main()

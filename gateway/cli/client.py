@@ -11,16 +11,23 @@ from gateway.core.errors import ConfigError, TransientError
 
 
 def socket_of(file: Path) -> Path:
-    """The API socket of a configuration file, or the path itself if it is a socket.
+    """The API socket that a configuration file names, or the path itself if it is a socket.
+
+    A file with mistakes still says where its gateway is to be found, so that it can be reloaded, looked at and disarmed.
 
     Raises:
-        ConfigError: The file is wrong.
+        ConfigError: The file does not say it.
     """
     if file.is_socket():
         return file
-    from gateway.config.load import load
+    from gateway.config.document import read_document
 
-    return load(file).socket
+    data = read_document(file).data
+    section = data.get("gateway") if isinstance(data, dict) else None
+    if not isinstance(section, dict):
+        raise ConfigError(f"{file}: no section `gateway`", remedy="give the configuration of the gateway, or its socket")
+    socket = section.get("socket")
+    return file.parent / str(socket) if socket else file.parent / str(section.get("state_dir", "state")) / "lineside.sock"
 
 
 @asynccontextmanager

@@ -31,19 +31,8 @@ def reload(file: Path, socket: Path | None) -> None:
     Example: lineside reload gateway.yaml
     """
     from gateway.cli.client import socket_of
-    from gateway.config.document import read_document
 
-    if socket is None:
-        # A file with mistakes still has to reach the gateway that refuses it.
-        try:
-            socket = socket_of(file)
-        except Exception:
-            named = read_document(file).data
-            section = named.get("gateway", {}) if isinstance(named, dict) else {}
-            state_dir = file.parent / str(section.get("state_dir", "state"))
-            socket = file.parent / str(section["socket"]) if section.get("socket") else state_dir / "lineside.sock"
-            if not socket.is_socket():
-                raise
+    socket = socket or socket_of(file)
     _carry_out(socket, {"kind": "reload", "arguments": {"path": str(file.absolute())}})
 
 

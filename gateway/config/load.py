@@ -71,7 +71,7 @@ def load(path: Path) -> Loaded:
         problems.extend(found for found in check(settings, document, path.parent, hidden) if found.place not in judged)
     if problems or settings is None:
         raise ConfigProblemsError(path, problems)
-    return Loaded(path, settings)
+    return Loaded(path.absolute(), settings)
 
 
 def _validated(document: Document, problems: list[Problem]) -> tuple[Settings | None, frozenset[str]]:

@@ -63,7 +63,7 @@ sources:
     port: {plant_port}
     groups:
       - name: rows
-        period_s: 0.02
+        period_s: 0.012
         silence_limit_s: 10
         clock: {{name: testbed-clock, address: input 0}}
         tags:

@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.timeout(900),
 ]
 
-SPEED = 20
+SPEED = 30
 BLOCK_WORDS = 10 + 2 * len(skab.TARGETS) * len(skab.HORIZONS)
 
 

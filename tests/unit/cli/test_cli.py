@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli import _COMMANDS
+from gateway.cli.root import _COMMANDS
 
 LINESIDE = str(Path(sys.executable).parent / "lineside")
 HEAVY = {"numpy", "pydantic", "aiohttp", "textual", "onnxruntime", "pymodbus", "aiomqtt", "torch", "rich", "sqlite_utils", "yaml"}
@@ -20,7 +20,7 @@ def lineside(*arguments: str, cwd: Path | None = None, env: dict[str, str] | Non
 
 
 def test_importing_the_command_line_pulls_in_nothing_heavy() -> None:
-    code = "import sys, gateway.cli; print(' '.join(sorted({name.split('.')[0] for name in sys.modules})))"
+    code = "import sys, gateway.cli.root; print(' '.join(sorted({name.split('.')[0] for name in sys.modules})))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
 
     assert not HEAVY & set(loaded)
