@@ -10,6 +10,8 @@ from gateway.core.clock import NS_PER_S, Clock
 
 log = structlog.get_logger(__name__)
 
+_GROWTH = 1.8
+
 
 class Link(StrEnum):
     """State of a connection."""
@@ -28,6 +30,7 @@ class Reconnect:
         first_s: Pause after the first failure.
         cap_s: Longest pause.
         jitter: Share of the pause by which it is varied, so that many gateways do not knock at once.
+        free_tries: Failures in a row after which it may be tried again at once.
         draw: Uniform random numbers in [0, 1).
     """
 
@@ -39,6 +42,7 @@ class Reconnect:
         first_s: float = 0.5,
         cap_s: float = 15.0,
         jitter: float = 0.2,
+        free_tries: int = 0,
         draw: Callable[[], float] = random.random,
     ) -> None:
         self._name = name
@@ -46,6 +50,7 @@ class Reconnect:
         self._first_s = first_s
         self._cap_s = cap_s
         self._jitter = jitter
+        self._free_tries = free_tries
         self._draw = draw
         self.link = Link.IDLE
         self.tries = 0
@@ -88,7 +93,8 @@ class Reconnect:
             log.warning("link.down", link=self._name, reason=reason)
         self.link, self.reason, self.remedy = Link.DOWN, reason, remedy
         self.tries += 1
-        pause_s = min(self._first_s * 1.8 ** min(self.tries - 1, 30), self._cap_s)
+        paused = self.tries - self._free_tries
+        pause_s = min(self._first_s * _GROWTH ** min(paused - 1, 30), self._cap_s) if paused > 0 else 0.0
         pause_s *= 1 + self._jitter * (2 * self._draw() - 1)
         self._next_ns = self._clock.mono_ns() + round(pause_s * NS_PER_S)
 

@@ -1,14 +1,16 @@
 """Modbus TCP client: a transaction id finds its future, a lost connection fails all of them at once, late replies are dropped by id."""
 
 import asyncio
+import os
 import struct
+from typing import cast
 
-from gateway.core.clock import NS_PER_S, Clock
 from gateway.core.errors import TransientError
 
 _HEADER = struct.Struct(">HHHB")
 _MAX_LENGTH = 254
 _MASK = 0xFFFF
+_SILENT_LIMIT = 2  # time-outs in a row, with not a single frame between, after which the connection itself is taken for dead
 
 EXCEPTIONS = {
     1: "illegal function",
@@ -19,8 +21,19 @@ EXCEPTIONS = {
     6: "server device busy",
     7: "negative acknowledge",
     8: "memory parity error",
+    9: "reserved exception code",
     10: "gateway path unavailable",
     11: "gateway target device failed to respond",
+}
+_REMEDIES = {
+    1: "the device does not know this function; check the table of the address",
+    2: "check the address and the number of registers against the device's map",
+    3: "check the number of registers against the device's map",
+    4: "look at the device's own diagnosis",
+    5: "poll more slowly",
+    6: "poll more slowly",
+    10: "check the serial side of the gateway",
+    11: "check power and wiring of the device behind the gateway",
 }
 
 
@@ -47,14 +60,8 @@ class ModbusExceptionError(TransientError):
         return self.exception_code in (10, 11)
 
 
-_REMEDIES = {
-    1: "the device does not know this function; check the table of the address",
-    2: "check the address and the number of registers against the device's map",
-    3: "check the number of registers against the device's map",
-    6: "poll more slowly",
-    10: "check the serial side of the gateway",
-    11: "check power and wiring of the device behind the gateway",
-}
+class NoAnswerError(TransientError):
+    """The unit that was asked did not answer in time, or answered something else; other units on the line may be well."""
 
 
 class _Frames(asyncio.Protocol):
@@ -65,15 +72,16 @@ class _Frames(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self.late = 0
         self._buffer = bytearray()
+        self._silent = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - what create_connection makes
-        self.transport = transport
+        # uvloop's transport is one in all but name.
+        self.transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         buffer = self._buffer
         buffer += data
-        while len(buffer) >= 8:
+        while len(buffer) >= _HEADER.size:
             transaction, protocol, length, _ = _HEADER.unpack_from(buffer)
             if protocol or not 3 <= length <= _MAX_LENGTH:
                 self.fail("the answer is no Modbus TCP frame")
@@ -82,11 +90,22 @@ class _Frames(asyncio.Protocol):
                 return
             frame = bytes(buffer[6 : 6 + length])
             del buffer[: 6 + length]
+            self._silent = 0
             future = self.pending.pop(transaction, None)
             if future is None or future.done():
                 self.late += 1
             else:
                 future.set_result(frame)
+
+    def expire(self, transaction: int, timeout_s: float) -> None:
+        """A request has waited long enough. Its late reply will be known by its id; half a frame, or silence again, ends the connection."""
+        future = self.pending.pop(transaction, None)
+        if future is not None and not future.done():
+            remedy = "check the device; raise timeout_ms if it is slow"
+            future.set_exception(NoAnswerError(f"no answer within {timeout_s * 1000:g} ms", remedy=remedy))
+        self._silent += 1
+        if self._buffer or self._silent >= _SILENT_LIMIT:
+            self.fail("the connection went silent")
 
     def eof_received(self) -> bool:
         return False
@@ -107,18 +126,18 @@ class _Frames(asyncio.Protocol):
 
 
 class TcpClient:
-    """One Modbus TCP connection. Not for concurrent callers: a line owns it.
+    """One Modbus TCP connection; several requests may be under way at once. Its owner decides how many, and when to connect.
+
+    Time-outs are the event loop's own timers: they bound a wait on the network and stamp nothing.
 
     Args:
         host: Host name or address.
         port: TCP port.
-        clock: For time-outs.
     """
 
-    def __init__(self, host: str, port: int, clock: Clock) -> None:
+    def __init__(self, host: str, port: int) -> None:
         self._host = host
         self._port = port
-        self._clock = clock
         self._frames: _Frames | None = None
         self._transaction = 0
         self._late = 0
@@ -130,7 +149,7 @@ class TcpClient:
 
     @property
     def late(self) -> int:
-        """Replies that came after their request had been given up."""
+        """Replies nobody waited for (any more)."""
         return self._late + (self._frames.late if self._frames else 0)
 
     async def connect(self, timeout_s: float) -> None:
@@ -147,50 +166,33 @@ class TcpClient:
         except TimeoutError as error:
             raise TransientError(f"no connection within {timeout_s:g} s", remedy="check power, cable and address") from error
         except OSError as error:
-            text = error.strerror or str(error)
-            raise TransientError(f"no connection ({text.lower()})", remedy="check power, cable, address and port") from error
+            raise TransientError(f"no connection ({_words(error)})", remedy="check power, cable, address and port") from error
+        except UnicodeError as error:
+            raise TransientError(f"'{self._host}' is no host name", remedy="correct host") from error
 
     async def request(self, unit: int, pdu: bytes, timeout_s: float) -> bytes:
         """Send one request and return the response PDU.
 
         Raises:
             ModbusExceptionError: The server answered with an exception.
-            TransientError: No answer in time, a broken one, or no connection; after a time-out the connection is closed, so that a late
-                answer cannot be taken for the next one.
+            NoAnswerError: The unit did not answer in time, or not to what was asked.
+            TransientError: No connection, or it was lost meanwhile.
         """
         frames = self._frames
         if frames is None or frames.transport is None:
             raise TransientError("not connected", remedy="check the device and the network")
-        self._transaction = (self._transaction + 1) & _MASK
-        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        frames.pending[self._transaction] = future
-        frames.transport.write(_HEADER.pack(self._transaction, 0, len(pdu) + 1, unit) + pdu)
+        transaction = self._transaction = (self._transaction + 1) & _MASK
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[bytes] = loop.create_future()
+        frames.pending[transaction] = future
+        frames.transport.write(_HEADER.pack(transaction, 0, len(pdu) + 1, unit) + pdu)
+        timer = loop.call_later(timeout_s, frames.expire, transaction, timeout_s)
         try:
-            async with asyncio.timeout(timeout_s):
-                frame = await future
-        except TimeoutError as error:
-            frames.fail("no answer")
-            raise TransientError(
-                f"no answer within {timeout_s * 1000:g} ms", remedy="check the device; raise timeout_ms if it is slow"
-            ) from error
-        except asyncio.CancelledError:
-            frames.pending.pop(self._transaction, None)
-            raise
-        return self._checked(unit, pdu[0], frame)
-
-    def _checked(self, unit: int, function: int, frame: bytes) -> bytes:
-        if frame[0] != unit and unit not in (0, 255):
-            raise self._broken(f"unit {frame[0]} answered for unit {unit}")
-        if frame[1] == function | 0x80:
-            raise ModbusExceptionError(frame[2] if len(frame) > 2 else 0)
-        if frame[1] != function:
-            raise self._broken(f"function {frame[1]} answered for function {function}")
-        return frame[1:]
-
-    def _broken(self, text: str) -> TransientError:
-        if self._frames is not None:
-            self._frames.fail(text)
-        return TransientError(text, remedy="check that no other master shares the connection")
+            frame = await future
+        finally:
+            timer.cancel()
+            frames.pending.pop(transaction, None)
+        return _checked(frames, unit, pdu[0], frame)
 
     def close(self) -> None:
         """Close at once; safe at any time."""
@@ -200,6 +202,22 @@ class TcpClient:
             self._frames = None
 
 
-def left_s(clock: Clock, deadline_mono_ns: int) -> float:
-    """Seconds left until a deadline, at least 0."""
-    return max((deadline_mono_ns - clock.mono_ns()) / NS_PER_S, 0.0)
+def _words(error: OSError) -> str:
+    """The system's own words; asyncio puts its own in their place, and a name with several addresses has several faults."""
+    if error.errno is None:
+        return "none of its addresses answers"
+    return (os.strerror(error.errno) if error.errno > 0 else error.strerror or str(error)).lower()
+
+
+def _checked(frames: _Frames, unit: int, function: int, frame: bytes) -> bytes:
+    """The PDU of an answer to this very request. After any other the stream cannot be trusted, so the connection ends."""
+    if frame[0] != unit and unit not in (0, 255):
+        text = f"unit {frame[0]} answered for unit {unit}"
+    elif frame[1] == function:
+        return frame[1:]
+    elif frame[1] == function | 0x80:
+        raise ModbusExceptionError(frame[2])
+    else:
+        text = f"function {frame[1]} answered for function {function}"
+    frames.fail(text)
+    raise NoAnswerError(text, remedy="check that no other master shares the connection")

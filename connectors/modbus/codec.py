@@ -13,12 +13,14 @@ from gateway.core.errors import DataError
 Values = npt.NDArray[np.float64]
 
 _DTYPES: dict[WireType, np.dtype[Any]] = {
+    WireType.BOOL: np.dtype(">u2"),
     WireType.INT16: np.dtype(">i2"),
     WireType.UINT16: np.dtype(">u2"),
     WireType.INT32: np.dtype(">i4"),
     WireType.UINT32: np.dtype(">u4"),
     WireType.FLOAT32: np.dtype(">f4"),
 }
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,7 @@ class Field:
 
     Attributes:
         offset: Register (or bit) offset from the block's start.
-        type: Wire type.
+        type: Wire type; a bool in a register is true when the register is not zero.
         order: Byte order: which of the bytes A (highest) to D comes first. 16-bit values know AB (ABCD, CDAB) and BA (BADC, DCBA).
         scale: `engineering = raw * scale + offset_value`.
         offset_value: See `scale`.
@@ -40,10 +42,36 @@ class Field:
     offset_value: float = 0.0
 
 
+class _Scaled:
+    """Raw numbers to engineering values and back."""
+
+    def __init__(self, fields: Sequence[Field]) -> None:
+        self._scale = np.array([field.scale for field in fields])
+        self._offset = np.array([field.offset_value for field in fields])
+        self._plain = bool((self._scale == 1).all() and (self._offset == 0).all())
+
+    def engineering(self, raw: Values) -> Values:
+        return raw if self._plain else raw * self._scale + self._offset
+
+    def raw(self, values: Sequence[float] | Values) -> Values:
+        column = np.asarray(values, np.float64)
+        return column if self._plain else (column - self._offset) / self._scale
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """All fields of one type: their columns and their bytes in the gathered order."""
+
+    type: WireType
+    columns: slice | npt.NDArray[np.intp]
+    place: slice
+
+
 class Codec:
     """Decodes the data bytes of a register response into columns, and encodes columns into register bytes.
 
-    A gather brings every field's bytes into big-endian order, then each type is one numpy view over all of its fields.
+    A gather brings every field's bytes into big-endian order, type by type; then each type is one numpy view over all of its fields. A
+    block that lies so already is viewed where it is.
 
     Args:
         fields: In the order of the columns.
@@ -51,21 +79,18 @@ class Codec:
 
     def __init__(self, fields: Sequence[Field]) -> None:
         self.fields = tuple(fields)
-        self._gather = np.array([i for field in fields for i in _bytes_of(field)], np.intp)
-        straight = len(self._gather) > 0 and bool(np.array_equal(self._gather, np.arange(len(self._gather)) + self._gather[0]))
-        self._first = int(self._gather[0]) if straight else -1
-        self._runs: list[tuple[slice, slice, np.dtype[Any]]] = []
-        start = byte = 0
-        while start < len(fields):
-            stop = start
-            while stop < len(fields) and fields[stop].type is fields[start].type:
-                stop += 1
-            size = _size(fields[start].type) * (stop - start)
-            self._runs.append((slice(start, stop), slice(byte, byte + size), _DTYPES[fields[start].type]))
-            start, byte = stop, byte + size
-        self._scale = np.array([field.scale for field in fields])
-        self._offset = np.array([field.offset_value for field in fields])
-        self._plain = bool((self._scale == 1).all() and (self._offset == 0).all())
+        self._scaled = _Scaled(self.fields)
+        gather: list[int] = []
+        self._runs: list[_Run] = []
+        for kind in dict.fromkeys(field.type for field in self.fields):
+            columns = [i for i, field in enumerate(self.fields) if field.type is kind]
+            first = len(gather)
+            gather += [byte for i in columns for byte in _bytes_of(self.fields[i])]
+            self._runs.append(_Run(kind, _as_slice(columns), slice(first, len(gather))))
+        self._gather = np.array(gather, np.intp)
+        straight = _as_slice(gather)
+        self._straight = straight if isinstance(straight, slice) else None
+        self._words = max((field.offset + field.type.words for field in self.fields), default=0)
 
     def decode(self, data: bytes | memoryview) -> Values:
         """Engineering values, `float64[fields]`; NaN stays NaN.
@@ -74,11 +99,12 @@ class Codec:
             data: Register bytes of the whole block, as they come on the wire.
         """
         raw = np.frombuffer(data, np.uint8)
-        ordered = raw[self._first : self._first + len(self._gather)] if self._first >= 0 else raw[self._gather]
+        ordered = raw[self._straight] if self._straight is not None else raw.take(self._gather)
         values = np.empty(len(self.fields))
-        for columns, place, dtype in self._runs:
-            values[columns] = ordered[place].view(dtype)
-        return values if self._plain else values * self._scale + self._offset
+        for run in self._runs:
+            part = ordered[run.place].view(_DTYPES[run.type])
+            values[run.columns] = part if run.type is not WireType.BOOL else part != 0
+        return self._scaled.engineering(values)
 
     def encode(self, values: Sequence[float] | Values) -> bytes:
         """Register bytes from the block's start to its last field; registers of no field are zero.
@@ -86,48 +112,66 @@ class Codec:
         Raises:
             DataError: A value does not fit its type.
         """
-        raw = (np.asarray(values, np.float64) - self._offset) / self._scale
+        raw = self._scaled.raw(values)
         ordered = np.empty(len(self._gather), np.uint8)
-        for columns, place, dtype in self._runs:
-            part = raw[columns]
-            if dtype.kind != "f":
-                limits = np.iinfo(np.dtype(dtype.str))
-                part = np.rint(part)
-                bad = ~((part >= limits.min) & (part <= limits.max))
-                if bad.any():
-                    raise DataError(
-                        f"{float(part[bad][0])} does not fit {dtype.name}", remedy="check scale, offset and type of the address"
-                    )
-            else:
-                bad = np.isfinite(part) & (np.abs(part) > np.finfo(np.float32).max)
-                if bad.any():
-                    raise DataError(f"{float(part[bad][0])} does not fit float32", remedy="check scale, offset and type of the address")
-            ordered[place] = part.astype(dtype).view(np.uint8)
-        last = max(field.offset + field.type.words for field in self.fields)
-        out = np.zeros(last * 2, np.uint8)
+        for run in self._runs:
+            ordered[run.place] = _fitted(raw[run.columns], run.type).astype(_DTYPES[run.type]).view(np.uint8)
+        out = np.zeros(self._words * 2, np.uint8)
         out[self._gather] = ordered
         return out.tobytes()
 
 
 class BitCodec:
-    """Decodes the data bytes of a coil or discrete input response.
+    """Decodes the data bytes of a coil or discrete input response, and encodes them.
 
     Args:
-        offsets: Bit offsets from the block's start, in the order of the columns.
+        fields: In the order of the columns; offsets are bits.
     """
 
-    def __init__(self, offsets: Sequence[int]) -> None:
-        self._offsets = np.array(offsets, np.intp)
+    def __init__(self, fields: Sequence[Field]) -> None:
+        self.fields = tuple(fields)
+        self._scaled = _Scaled(self.fields)
+        self._offsets = np.array([field.offset for field in self.fields], np.intp)
 
     def decode(self, data: bytes | memoryview) -> Values:
-        """0.0 or 1.0, `float64[bits]`."""
+        """0.0 or 1.0 (before scale and offset), `float64[bits]`."""
         bits = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")
-        values: Values = bits[self._offsets].astype(np.float64)
-        return values
+        return self._scaled.engineering(bits[self._offsets].astype(np.float64))
+
+    def encode(self, values: Sequence[float] | Values) -> bytes:
+        """Data bytes from the block's first bit to its last field.
+
+        Raises:
+            DataError: A value is neither 0 nor 1.
+        """
+        bits = np.zeros(int(self._offsets.max()) + 1, np.uint8)
+        bits[self._offsets] = _fitted(self._scaled.raw(values), WireType.BOOL)
+        return np.packbits(bits, bitorder="little").tobytes()
 
 
-def _size(kind: WireType) -> int:
-    return kind.words * 2
+def _fitted(raw: Values, kind: WireType) -> Values:
+    """The raw values as they will lie in the device.
+
+    Raises:
+        DataError: One does not fit.
+    """
+    if kind is WireType.FLOAT32:
+        fits = ~np.isfinite(raw) | (np.abs(raw) <= _FLOAT32_MAX)
+    else:
+        raw = np.rint(raw)
+        limits = np.iinfo(_DTYPES[kind])
+        low, high = (0, 1) if kind is WireType.BOOL else (limits.min, limits.max)
+        fits = (raw >= low) & (raw <= high)
+    if not fits.all():
+        raise DataError(f"{float(raw[~fits][0])} does not fit {kind}", remedy="check scale, offset and type of the address")
+    return raw
+
+
+def _as_slice(positions: Sequence[int]) -> slice | npt.NDArray[np.intp]:
+    """Neighbouring ascending positions as a slice, others as an index array."""
+    if positions and list(positions) == list(range(positions[0], positions[0] + len(positions))):
+        return slice(positions[0], positions[0] + len(positions))
+    return np.array(positions, np.intp)
 
 
 def _bytes_of(field: Field) -> list[int]:

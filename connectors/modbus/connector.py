@@ -1,7 +1,7 @@
 """Owns the lines, and makes the sources and targets that share them."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -25,28 +25,30 @@ class ModbusConnector:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lines: dict[tuple[str, int], Line] = {}
-        self._owners: dict[tuple[str, int], asyncio.Task[None]] = {}
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        owners = list(self._owners.values())
-        for owner in owners:
-            owner.cancel()
-        await asyncio.gather(*owners, return_exceptions=True)
-        self._owners.clear()
-        self._lines.clear()
+        await self.keep(())
 
     def line(self, settings: ModbusSourceSettings) -> Line:
-        """The line to a source's address, opened with its first request."""
+        """The line to a source's address, opened with its first request. Of sources that share it, the most careful one sets its pace."""
         key = (settings.host, settings.port)
         if key not in self._lines:
-            client = TcpClient(settings.host, settings.port, self._clock)
             name = f"{settings.host}:{settings.port}"
-            self._lines[key] = Line(name, client, self._clock, pause_s=settings.pause_ms / 1000)
-            self._owners[key] = asyncio.create_task(self._lines[key].run(), name=f"line {name}")
-        return self._lines[key]
+            client = TcpClient(settings.host, settings.port)
+            line = Line(name, client, self._clock, pause_s=settings.pause_ms / 1000, max_in_flight=settings.max_in_flight)
+            self._lines[key] = line
+            line.start()
+        line = self._lines[key]
+        line.calm(settings.pause_ms / 1000, settings.max_in_flight)
+        return line
+
+    async def keep(self, addresses: Collection[tuple[str, int]]) -> None:
+        """Close the lines to all other addresses, after a reload that left them out."""
+        gone = [self._lines.pop(key) for key in list(self._lines) if key not in addresses]
+        await asyncio.gather(*(line.stop() for line in gone))
 
     def source(self, settings: ModbusSourceSettings, table: TagTable) -> ModbusSource:
         """A source; its tags and groups must be in the table."""

@@ -5,14 +5,19 @@ import struct
 from collections import deque
 from dataclasses import dataclass, field
 
-from connectors.modbus.client import ModbusExceptionError, TcpClient
+import structlog
+
+from connectors.modbus.client import ModbusExceptionError, NoAnswerError, TcpClient
 from connectors.modbus.plan import Block
 from connectors.reconnect import Link, Reconnect
 from gateway.core.clock import Clock, sleep_s
 from gateway.core.errors import TransientError
 
+log = structlog.get_logger(__name__)
+
 _READ = struct.Struct(">BHH")
-_WAITING_LIMIT = 256
+_WAITING_LIMIT = 64  # requests that wait per unit, and writes that wait; one more is refused
+_NEVER_NS = 1 << 62
 
 
 @dataclass(slots=True, eq=False)
@@ -20,6 +25,7 @@ class _Job:
     unit: int
     pdu: bytes
     timeout_s: float
+    valid_until_ns: int
     repeatable: bool
     done: asyncio.Future[bytes]
 
@@ -36,53 +42,93 @@ class LineCounters:
 class Line:
     """Serialises everything that goes over one connection.
 
-    Requests of each unit wait in its own queue and units are served in turn. A request beyond `_WAITING_LIMIT` is refused.
+    Requests of each unit wait in its own bounded queue and units are served in turn; one that finds the queue full is refused. A unit that
+    does not answer twice in a row is left alone for a growing pause, during which its requests fail at once and the others go on.
 
     Args:
         name: `host:port`, for the log.
         client: The connection; owned from now on.
-        clock: For pauses.
-        pause_s: Rest between two requests.
+        clock: For pauses and validity.
+        pause_s: Rest between two requests; with one, only one request is under way.
         connect_timeout_s: Time a connection may take.
+        max_in_flight: Requests under way at once. The first lost reply brings it back to 1.
     """
 
-    def __init__(self, name: str, client: TcpClient, clock: Clock, *, pause_s: float = 0.0, connect_timeout_s: float = 2.0) -> None:
+    def __init__(
+        self,
+        name: str,
+        client: TcpClient,
+        clock: Clock,
+        *,
+        pause_s: float = 0.0,
+        connect_timeout_s: float = 2.0,
+        max_in_flight: int = 1,
+    ) -> None:
         self.name = name
-        self.reconnect = Reconnect(name, clock)
+        self.link = Reconnect(name, clock, cap_s=5.0)
         self.counters = LineCounters()
+        self.pause_s = pause_s
+        self._workers = 1 if pause_s else max_in_flight
         self._client = client
         self._clock = clock
-        self._pause_s = pause_s
         self._connect_timeout_s = connect_timeout_s
+        self._units: dict[int, Reconnect] = {}
         self._writes: deque[_Job] = deque()
         self._reads: dict[int, deque[_Job]] = {}
         self._turn: deque[int] = deque()
-        self._waiting = 0
         self._arrived = asyncio.Event()
+        self._connecting = asyncio.Lock()
+        self._closed = False
+        self._owner: asyncio.Task[None] | None = None
 
     @property
     def late(self) -> int:
         """Replies that came too late and were dropped."""
         return self._client.late
 
-    async def read(self, unit: int, block: Block, timeout_s: float) -> bytes:
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for their turn."""
+        return len(self._writes) + sum(map(len, self._reads.values()))
+
+    @property
+    def max_in_flight(self) -> int:
+        """Requests that may be under way at once, now."""
+        return self._workers
+
+    def calm(self, pause_s: float, max_in_flight: int) -> None:
+        """Go no faster than this from now on."""
+        self.pause_s = max(self.pause_s, pause_s)
+        self._workers = min(self._workers, 1 if self.pause_s else max_in_flight)
+        self._arrived.set()
+
+    def lost(self, unit: int) -> bool:
+        """Whether there is no use in asking the unit: the connection is down, or the unit is being left alone."""
+        return self.link.link is Link.DOWN or not self._may_ask(unit)
+
+    def words(self, unit: int) -> str:
+        """State of the line, or of the unit if that is worse, in the operator's words."""
+        link = self._unit(unit)
+        return link.words() if self.link.link is not Link.DOWN and link.link is Link.DOWN else self.link.words()
+
+    async def read(self, unit: int, block: Block, timeout_s: float, valid_until_ns: int = _NEVER_NS) -> bytes:
         """Data bytes of one read request.
 
         Raises:
             ModbusExceptionError: The server refuses.
             TransientError: No usable answer now.
         """
-        pdu = await self._enqueue(unit, _READ.pack(block.function, block.start, block.count), timeout_s, write=False)
+        pdu = await self._enqueue(unit, _READ.pack(block.function, block.start, block.count), timeout_s, valid_until_ns, write=False)
         if len(pdu) != block.data_bytes + 2 or pdu[1] != block.data_bytes:
             raise TransientError(f"{len(pdu) - 2} data bytes came, {block.data_bytes} were asked for", remedy="check the device's map")
         return pdu[2:]
 
-    async def write(self, unit: int, start: int, data: bytes, timeout_s: float) -> None:
+    async def write(self, unit: int, start: int, data: bytes, timeout_s: float, valid_until_ns: int = _NEVER_NS) -> None:
         """Write holding registers in one request (function 16, or 6 for a single one).
 
         Raises:
             ModbusExceptionError: The server refuses.
-            TransientError: Not written, or not known to be.
+            TransientError: Not written, or not known to be. It is never sent after `valid_until_ns` (monotonic), and never sent twice.
         """
         count = len(data) // 2
         if count == 1:
@@ -91,22 +137,20 @@ class Line:
         else:
             request = struct.pack(">BHHB", 16, start, count, len(data)) + data
             expected = request[:5]
-        pdu = await self._enqueue(unit, request, timeout_s, write=True)
+        pdu = await self._enqueue(unit, request, timeout_s, valid_until_ns, write=True)
         if pdu != expected:
             raise TransientError("the device echoed another write", remedy="check that no other master shares the connection")
 
-    async def _enqueue(self, unit: int, pdu: bytes, timeout_s: float, *, write: bool) -> bytes:
-        if self._waiting >= _WAITING_LIMIT:
-            raise TransientError(f"{self._waiting} requests wait on {self.name}", remedy="poll more slowly or raise max_gap")
-        job = _Job(unit, pdu, timeout_s, not write, asyncio.get_running_loop().create_future())
-        if write:
-            self._writes.append(job)
-        else:
-            queue = self._reads.setdefault(unit, deque())
-            if unit not in self._turn:
-                self._turn.append(unit)
-            queue.append(job)
-        self._waiting += 1
+    async def _enqueue(self, unit: int, pdu: bytes, timeout_s: float, valid_until_ns: int, *, write: bool) -> bytes:
+        if self._closed:
+            raise _closed()
+        queue = self._writes if write else self._reads.setdefault(unit, deque())
+        if len(queue) >= _WAITING_LIMIT:
+            raise TransientError(f"{len(queue)} requests wait on {self.name} unit {unit}", remedy="poll more slowly or raise max_gap")
+        job = _Job(unit, pdu, timeout_s, valid_until_ns, not write, asyncio.get_running_loop().create_future())
+        if not write and not queue:
+            self._turn.append(unit)
+        queue.append(job)
         self._arrived.set()
         return await job.done
 
@@ -122,26 +166,37 @@ class Line:
             self._turn.append(unit)
         return job
 
-    async def run(self) -> None:
-        """Serve until cancelled; whoever still waits then is told."""
-        try:
-            while True:
-                job = self._next()
-                if job is None:
-                    self._arrived.clear()
-                    await self._arrived.wait()
-                    continue
-                self._waiting -= 1
-                if not job.done.done():
-                    await self._serve(job)
-                if self._pause_s:
-                    await sleep_s(self._clock, self._pause_s)
-        finally:
-            self._client.close()
-            while (job := self._next()) is not None:
-                self._waiting -= 1
-                if not job.done.done():
-                    job.done.set_exception(TransientError("the line is closed", remedy="the gateway is stopping"))
+    def start(self) -> None:
+        """Begin to serve."""
+        self._owner = asyncio.create_task(self._run(), name=f"line {self.name}")
+
+    async def stop(self) -> None:
+        """Serve no more; whoever still waits is told. Safe at any time."""
+        self._closed = True
+        owner, self._owner = self._owner, None
+        if owner is not None:
+            owner.cancel()
+            await asyncio.gather(owner, return_exceptions=True)
+        self._client.close()
+        while (job := self._next()) is not None:
+            _settle(job, _closed())
+
+    async def _run(self) -> None:
+        async with asyncio.TaskGroup() as workers:
+            for number in range(self._workers):
+                workers.create_task(self._work(number), name=f"line {self.name} {number}")
+
+    async def _work(self, number: int) -> None:
+        while number < self._workers:
+            job = self._next()
+            if job is None:
+                self._arrived.clear()
+                await self._arrived.wait()
+                continue
+            if not job.done.done():
+                await self._serve(job)
+                if self.pause_s:
+                    await sleep_s(self._clock, self.pause_s)
 
     async def _serve(self, job: _Job) -> None:
         try:
@@ -149,50 +204,93 @@ class Line:
         except ModbusExceptionError as error:
             codes = self.counters.exceptions
             codes[error.exception_code] = codes.get(error.exception_code, 0) + 1
-            self._settle(job, error)
-        except TransientError as error:
-            self.counters.errors += 1
-            self._settle(job, error)
+            _settle(job, error)
         except asyncio.CancelledError:
-            self._settle(job, TransientError("the line is closed", remedy="the gateway is stopping"))
+            _settle(job, _closed())
             raise
+        except Exception as error:  # noqa: BLE001 - a fault of ours goes to whoever asked, and the line lives on for the others
+            self.counters.errors += 1
+            _settle(job, error)
         else:
             if not job.done.done():
                 job.done.set_result(answer)
 
-    @staticmethod
-    def _settle(job: _Job, error: Exception) -> None:
-        if not job.done.done():
-            job.done.set_exception(error)
-
     async def _ask(self, job: _Job) -> bytes:
         """One request; a read that found the connection closed meanwhile is sent once more on a new one."""
+        unit = self._unit(job.unit)
+        if not self._may_ask(job.unit):
+            raise TransientError(unit.reason, remedy=unit.remedy)
         for last in (False, True):
             fresh = not self._client.connected
             if fresh:
                 await self._connect()
+            if self._clock.mono_ns() >= job.valid_until_ns:
+                raise TransientError("too late to send", remedy="look at the load of the line")
             self.counters.requests += 1
             try:
                 answer = await self._client.request(job.unit, job.pdu, job.timeout_s)
-            except ModbusExceptionError:
-                self.reconnect.up()
+            except ModbusExceptionError as error:
+                self.link.up()
+                self._heard(unit, error if error.is_absent else None)
+                raise
+            except NoAnswerError as error:
+                self._heard(unit, error)
                 raise
             except TransientError as error:
-                if fresh or last or not job.repeatable or "no answer" in error.text:
-                    self.reconnect.down(error.text, error.remedy)
+                # A connection that had been good may have been closed for idleness; one that never answered is a fault.
+                if fresh:
+                    self.link.down(error.text, error.remedy)
+                else:
+                    self.link.closed()
+                if fresh or last or not job.repeatable:
                     raise
-                self.reconnect.closed()
             else:
-                self.reconnect.up()
+                if self.link.link is not Link.UP:
+                    self.link.up()
+                if unit.link is not Link.UP:
+                    unit.up()
                 return answer
         raise AssertionError  # the second round returns or raises
 
+    def _heard(self, unit: Reconnect, error: TransientError | None) -> None:
+        """What a request says about its unit; a lost reply also ends pipelining, which the device may not bear."""
+        if error is None:
+            unit.up()
+            return
+        unit.down(error.text, error.remedy)
+        if self._workers > 1:
+            self._workers = 1
+            self._arrived.set()
+            log.warning("line.one_at_a_time", line=self.name, reason=error.text)
+
+    def _unit(self, unit: int) -> Reconnect:
+        link = self._units.get(unit)
+        if link is None:
+            link = self._units[unit] = Reconnect(f"{self.name} unit {unit}", self._clock, free_tries=1)
+        return link
+
+    def _may_ask(self, unit: int) -> bool:
+        link = self._unit(unit)
+        return link.link is not Link.DOWN or link.due
+
     async def _connect(self) -> None:
-        self.reconnect.closed()
-        if not self.reconnect.due:
-            raise TransientError(self.reconnect.reason or Link.DOWN.value, remedy=self.reconnect.remedy)
-        try:
-            await self._client.connect(self._connect_timeout_s)
-        except TransientError as error:
-            self.reconnect.down(error.text, error.remedy)
-            raise
+        async with self._connecting:
+            if self._client.connected:
+                return
+            self.link.closed()
+            if not self.link.due:
+                raise TransientError(self.link.reason or Link.DOWN.value, remedy=self.link.remedy)
+            try:
+                await self._client.connect(self._connect_timeout_s)
+            except TransientError as error:
+                self.link.down(error.text, error.remedy)
+                raise
+
+
+def _closed() -> TransientError:
+    return TransientError("the line is closed", remedy="the gateway is stopping")
+
+
+def _settle(job: _Job, error: Exception) -> None:
+    if not job.done.done():
+        job.done.set_exception(error)

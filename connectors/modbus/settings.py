@@ -2,9 +2,9 @@
 
 import re
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 _ADDRESS = re.compile(r"^(holding|input|coil|discrete) +(\d{1,5})$")
 
@@ -57,7 +57,14 @@ class _Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-Address = Annotated[str, Field(description="Table and zero-based address: `holding 100`, `input 100`, `coil 3`, `discrete 7`.")]
+def _as_text(value: object) -> object:
+    """A bare number is no address, but the message about it must be the one about addresses."""
+    return str(value) if isinstance(value, int) else value
+
+
+Address = Annotated[
+    str, BeforeValidator(_as_text), Field(description="Table and zero-based address: `holding 100`, `input 100`, `coil 3`, `discrete 7`.")
+]
 
 
 class ModbusTagSettings(_Settings):
@@ -80,6 +87,15 @@ class ModbusTagSettings(_Settings):
     def _spelt(cls, text: str) -> str:
         parse_address(text)
         return text
+
+    @model_validator(mode="after")
+    def _within(self) -> Self:
+        table, address = parse_address(self.address)
+        if table in (Table.HOLDING, Table.INPUT) and address + self.type.words > 65536:
+            raise ValueError(f"{self.type} at '{self.address}' reaches beyond 65535")
+        if self.scale == 0:
+            raise ValueError("scale 0 makes every value the same: leave scale out or give a factor")
+        return self
 
 
 class StampSettings(_Settings):
@@ -124,7 +140,17 @@ class ModbusSourceSettings(_Settings):
     max_gap: int = Field(8, ge=0, le=120, description="Unused registers that are read along rather than asking twice.")
     max_registers: int = Field(125, ge=1, le=125, description="Registers per request.")
     pause_ms: float = Field(0, ge=0, le=10000, description="Rest between two requests on the line.")
+    max_in_flight: int = Field(
+        1, ge=1, le=16, description="Requests under way at once on the line; many devices bear only one. The first lost reply ends it."
+    )
     groups: list[ModbusGroupSettings] = Field(min_length=1, description="What to read how often.")
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        wide = any(group.clock is not None or any(tag.type.words > 1 for tag in group.tags) for group in self.groups)
+        if self.max_registers == 1 and wide:
+            raise ValueError("max_registers 1 cannot read 32-bit values: use 2 or more, or 16-bit types")
+        return self
 
 
 class ModbusTargetSettings(_Settings):

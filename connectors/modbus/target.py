@@ -1,15 +1,17 @@
 """A block of holding registers that takes predictions; the map is in README.md beside this file."""
 
+import asyncio
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 
-from connectors.modbus.client import ModbusExceptionError, left_s
+from connectors.modbus.client import ModbusExceptionError
 from connectors.modbus.codec import Codec, Field
 from connectors.modbus.line import Line
 from connectors.modbus.plan import Block
 from connectors.modbus.settings import ModbusSourceSettings, ModbusTargetSettings, Table, WireType, parse_address
-from gateway.core.clock import Clock
-from gateway.core.errors import PermanentError, TransientError
+from gateway.core.clock import NS_PER_S, Clock
+from gateway.core.errors import ConfigError, PermanentError, TransientError
 from gateway.core.prediction import OutputSpec
 from gateway.core.protocols import Words
 
@@ -22,6 +24,7 @@ HEADER = (
     ("loop_ms", 8, WireType.FLOAT32),
 )
 HEADER_WORDS = 10
+_WRITE_LIMIT = 123  # registers of one function 16 request
 
 
 def block_words(outputs: int) -> int:
@@ -39,6 +42,9 @@ class ModbusTarget:
         outputs: Values behind the header, in this order.
         line: Shared with the source.
         clock: For deadlines.
+
+    Raises:
+        ConfigError: More outputs than one write request holds.
     """
 
     def __init__(
@@ -56,6 +62,9 @@ class ModbusTarget:
         self._timeout_s = source.timeout_ms / 1000
         self._line = line
         self._clock = clock
+        if block_words(len(outputs)) > _WRITE_LIMIT:
+            most = (_WRITE_LIMIT - HEADER_WORDS) // 2
+            raise ConfigError(f"{len(outputs)} outputs do not fit one write", remedy=f"at most {most} per target", component=name)
         values = [(f"value:{spec.name}", HEADER_WORDS + 2 * i, WireType.FLOAT32) for i, spec in enumerate(outputs)]
         self._places = {field: (offset, kind.words) for field, offset, kind in (*HEADER, *values)}
         self._codecs = {field: Codec([Field(0, kind, settings.order)]) for field, _, kind in (*HEADER, *values)}
@@ -89,14 +98,9 @@ class ModbusTarget:
             TransientError: Not written in time, or not known to be.
             PermanentError: The device refuses the address or the function.
         """
-        for start, data in self._runs(words):
-            timeout_s = min(left_s(self._clock, valid_until_mono_ns), self._timeout_s)
-            if timeout_s <= 0:
-                raise TransientError("too late to write", remedy="look at the load of the line")
-            try:
-                await self._line.write(self._unit, start, data, timeout_s)
-            except ModbusExceptionError as error:
-                raise _lasting(error) from error
+        async with self._within(valid_until_mono_ns, "not known to be written in time"):
+            for start, data in self._runs(words):
+                await self._line.write(self._unit, start, data, self._timeout_s, valid_until_mono_ns)
 
     async def read_back(self, fields: Sequence[str], valid_until_mono_ns: int) -> Words:
         """What stands in the block now.
@@ -107,19 +111,23 @@ class ModbusTarget:
         """
         first = min(self._places[field][0] for field in fields)
         last = max(sum(self._places[field]) for field in fields)
-        timeout_s = min(left_s(self._clock, valid_until_mono_ns), self._timeout_s)
-        if timeout_s <= 0:
-            raise TransientError("too late to read back", remedy="look at the load of the line")
         block = Block(Table.HOLDING, self._start + first, last - first, ())
+        async with self._within(valid_until_mono_ns, "not read back in time"):
+            data = await self._line.read(self._unit, block, self._timeout_s, valid_until_mono_ns)
+        registers = struct.unpack(f">{len(data) // 2}H", data)
+        places = {field: self._places[field] for field in fields}
+        return {field: registers[place - first : place - first + size] for field, (place, size) in places.items()}
+
+    @asynccontextmanager
+    async def _within(self, valid_until_ns: int, text: str) -> AsyncIterator[None]:
+        """The caller waits no longer than that; what the line has sent by then it sees through on its own."""
         try:
-            data = await self._line.read(self._unit, block, timeout_s)
+            async with asyncio.timeout((valid_until_ns - self._clock.mono_ns()) / NS_PER_S):
+                yield
+        except TimeoutError as error:
+            raise TransientError(text, remedy="look at the load of the line") from error
         except ModbusExceptionError as error:
             raise _lasting(error) from error
-        registers = struct.unpack(f">{len(data) // 2}H", data)
-        return {field: registers[place - first : place - first + size] for field, (place, size) in self._chosen(fields)}
-
-    def _chosen(self, fields: Sequence[str]) -> list[tuple[str, tuple[int, int]]]:
-        return [(field, self._places[field]) for field in fields]
 
     def _runs(self, words: Words) -> list[tuple[int, bytes]]:
         """Start address and register bytes of each run of neighbouring fields."""
