@@ -33,6 +33,7 @@ from inference.bundle import Bundle, bundle_path
 from inference.runtime import Runtime
 from preprocess.steps import Steps
 
+_TREND_PERIOD_S, _TREND_POINTS = 6.0, 10  # the last minute of a headline tag
 _TAPE_LIMIT = 65_536  # items a slow reader of a tape may be behind before its tape is ended
 
 
@@ -65,7 +66,9 @@ class Generation:
         self._values = Fanout()
         self._predictions = Fanout()
         self._parts: list[str] = []
-        self.latest = LatestValues(house.table, house.clock, headline=loaded.settings.gateway.headline)
+        self.latest = LatestValues(
+            house.table, house.clock, headline=loaded.settings.gateway.headline, trend_period_s=_TREND_PERIOD_S, trend_points=_TREND_POINTS
+        )
         self.stages: list[Stage] = []
         self.sources: list[SourceStage] = []
         self.predictors: dict[str, Predictor] = {}
@@ -184,7 +187,9 @@ class Generation:
         for target in settings.control.targets:
             outputs = self.predictors[target.model].model.outputs
             place = house.modbus.target(target.name, target, sources[target.source], outputs)
-            house.guard.add(place, model=target.model, asset=target.asset, outputs=outputs, rules=rules(target))
+            source = sources[target.source]
+            where = (source.host, source.port, source.unit, target.address, target.order)
+            house.guard.add(place, model=target.model, asset=target.asset, outputs=outputs, rules=rules(target), place=where)
             name = target.name
             self._start(f"target {name}", lambda name=name: house.guard.run_target(name))  # type: ignore[misc]  # binds the name
 

@@ -157,13 +157,10 @@ def _configuration(plant_port: int, broker_port: int) -> str:
 
 
 async def _save_picture(file: Path, picture: Path) -> None:
-    from tui.picture import save_picture
-
-    from gateway.cli.client import socket_of
-
-    picture.parent.mkdir(parents=True, exist_ok=True)
-    await save_picture(socket_of(file), picture)
-    click.echo(f"picture saved to {picture}")
+    """By a dashboard in a process of its own, as an operator's is."""
+    command = (sys.executable, "-m", "gateway.cli", "tui", str(file), "--picture", str(picture))
+    process = await asyncio.create_subprocess_exec(*command)
+    await process.wait()
 
 
 def _summarise(gateway: "Gateway") -> None:

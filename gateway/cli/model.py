@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from gateway.core.tags import TagTable
     from inference.workshop.dataset import Feed
     from inference.workshop.plan import TrainingPlan
-    from inference.workshop.train import Report
+    from preprocess.steps import AssetBinding
 
 FILE = click.Path(path_type=Path)
 
@@ -28,11 +29,16 @@ def model() -> None:
 @model.command()
 @click.argument("specification", type=FILE)
 @click.option(
-    "--train", "training", type=FILE, multiple=True, required=True, help="Recording to train on (CSV); may be given several times."
+    "--train",
+    "training",
+    type=FILE,
+    multiple=True,
+    required=True,
+    help="Recording to train on (CSV, or a .tape of `lineside record`); may be given several times.",
 )
 @click.option("--validation", type=FILE, multiple=True, help="Recording for early stopping and choice only.")
 @click.option("--test", "test", type=FILE, multiple=True, help="Recording read once, at the end.")
-@click.option("--out", type=FILE, required=True, help="Folder of the bundle.")
+@click.option("--out", type=FILE, required=True, help="Folder of the bundle, or a zip file if the name ends so.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of everything random.")
 def train(specification: Path, training: Sequence[Path], validation: Sequence[Path], test: Sequence[Path], out: Path, seed: int) -> None:
     """Train the reference LSTM on recordings and write a complete bundle.
@@ -57,9 +63,11 @@ def train(specification: Path, training: Sequence[Path], validation: Sequence[Pa
     plan = load_plan(specification)
     split = Split(*([_feed(plan, path) for path in paths] for paths in (training, validation, test)))
     digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (*training, *validation, *test)}
-    command = shlex.join(["lineside", "model", "train", *_portable(sys.argv[3:])])
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True) as progress:
+    options = (("--train", training), ("--validation", validation), ("--test", test), ("--out", (out,)))
+    files = [word for option, paths in options for path in paths for word in (option, path.name)]
+    # Without the folders of one machine.
+    command = shlex.join(["lineside", "model", "train", specification.name, *files, "--seed", str(seed)])
+    with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(f"training {plan.name}", total=plan.network.epochs)
         report = build(
             plan,
@@ -70,74 +78,59 @@ def train(specification: Path, training: Sequence[Path], validation: Sequence[Pa
             digests=digests,
             progress=lambda epoch, error: progress.update(task, completed=epoch, description=f"epoch {epoch}, validation {error:.4f}"),
         )
-    _print(report)
-
-
-def _portable(arguments: Sequence[str]) -> list[str]:
-    """The arguments without the folders of one machine."""
-    return [Path(argument).name if "/" in argument else argument for argument in arguments]
-
-
-def _feed(plan: "TrainingPlan", path: Path) -> "Feed":
-    from connectors.replay.recording import feed, read_recording
-    from gateway.core.errors import ConfigError
-    from gateway.core.tags import DataType, Tag, TagTable
-    from inference.workshop.dataset import Feed
-    from preprocess.steps import AssetBinding
-
-    recording = read_recording(path)
-    chain = plan.chain()
-    table = TagTable()
-    group = table.add_group("recording", "recording", recording.period_s, domain="recording")
-    units = {spec.name: spec.unit for spec in chain.inputs}
-    tags: dict[str, str] = {}
-    assets: list[AssetBinding] = []
-    for asset in plan.assets or ("",):
-        binding: dict[str, int] = {}
-        for signal in chain.signals():
-            column = plan.column_of(signal, asset)
-            if column not in recording.names:
-                raise ConfigError(f"{path}:1: no column '{column}'", remedy=f"the file has: {', '.join(recording.names)}")
-            tags[column] = column
-            binding[signal] = table.add(Tag(column, units.get(signal, "1"), DataType.FLOAT64, group.id))
-        assets.append(AssetBinding(asset or "recording", binding))
-    return Feed(str(path), table, assets, feed(recording, list(tags.items()), table))
-
-
-def _print(report: "Report") -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    from inference.workshop.score import by_target
-
-    table = Table(title="RMSE on the test part", title_justify="left")
-    for heading in ("output", "unit"):
-        table.add_column(heading)
-    columns = {
-        "model": report.scores.model,
-        "linear path alone": report.scores.linear,
-        "ridge": report.scores.ridge,
-        "persistence": report.scores.persistence,
-    }
-    for heading in (*columns, "model / ridge", "model MSE, standardised"):
-        table.add_column(heading, justify="right")
-    units = {spec.source_input: spec.unit for spec in report.outputs}
-    pooled = {heading: by_target(report.outputs, values) for heading, values in columns.items()}
-    spread = by_target(report.outputs, report.spread)
-    for name, unit in units.items():
-        values = [pooled[heading][name] for heading in columns]
-        ratio, standardised = values[0] / values[2], (values[0] / spread[name]) ** 2
-        table.add_row(name, unit, *(f"{value:.4g}" for value in values), f"{ratio:.3f}", f"{standardised:.3f}")
     console = Console(width=140 if not sys.stdout.isatty() else None)
-    console.print(table)
+    console.print(report.table())
     console.print(report.remark)
     size = sum(len(data) for name, data in report.bundle.files.items() if name != "golden.npz")
     console.print(f"bundle: {report.bundle.path} ({size / 1000:.0f} kB without golden.npz), digest {report.bundle.digest[:16]}")
 
 
+def _feed(plan: "TrainingPlan", path: Path) -> "Feed":
+    from connectors.replay.recording import feed, read_recording
+    from connectors.replay.tape import TapeReader
+    from gateway.core.errors import ConfigError
+    from gateway.core.tags import DataType, Tag, TagTable
+    from inference.workshop.dataset import Feed
+
+    if path.suffix == ".tape":
+        tape = TapeReader(path)
+        return Feed(str(path), tape.table, _bindings(plan, path, tape.table), tape)
+    recording = read_recording(path)
+    table = TagTable()
+    group = table.add_group("recording", "recording", recording.period_s, domain="recording")
+    units = {spec.name: spec.unit for spec in plan.chain().inputs}
+    columns = {plan.column_of(signal, asset): units.get(signal, "1") for asset in plan.assets or ("",) for signal in plan.chain().signals()}
+    for column, unit in columns.items():
+        if column not in recording.names:
+            raise ConfigError(f"{path}:1: no column '{column}'", remedy=f"the file has: {', '.join(recording.names)}")
+        table.add(Tag(column, unit, DataType.FLOAT64, group.id))
+    items = feed(recording, [(column, column) for column in columns], table)
+    return Feed(str(path), table, _bindings(plan, path, table), items)
+
+
+def _bindings(plan: "TrainingPlan", path: Path, table: "TagTable") -> "list[AssetBinding]":
+    """The tags of each asset, converted to the specification's units."""
+    from gateway.core.errors import ConfigError
+    from gateway.core.units import conversion
+    from preprocess.steps import AssetBinding
+
+    chain = plan.chain()
+    units = {spec.name: spec.unit for spec in chain.inputs}
+    assets: list[AssetBinding] = []
+    for asset in plan.assets or ("",):
+        names = {signal: plan.column_of(signal, asset) for signal in chain.signals()}
+        missing = [name for name in names.values() if name not in table]
+        if missing:
+            raise ConfigError(f"{path}: no tag '{missing[0]}'", remedy="name the tag as the input's column in the specification")
+        tags = {signal: table.number(name) for signal, name in names.items()}
+        factors = {signal: conversion(table[tag].unit, units[signal]) for signal, tag in tags.items() if signal in units}
+        assets.append(AssetBinding(asset or "recording", tags, {k: f for k, f in factors.items() if f != (1.0, 0.0)}))
+    return assets
+
+
 @model.command()
-@click.argument("bundle", type=FILE)
-def inspect(bundle: Path) -> None:
+@click.argument("bundle")
+def inspect(bundle: str) -> None:
     """Show what a bundle says of itself: inputs, outputs, signal path, training.
 
     Example: lineside model inspect bundles/pump
@@ -145,9 +138,9 @@ def inspect(bundle: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from inference.bundle import Bundle
+    from inference.bundle import Bundle, bundle_path
 
-    loaded = Bundle.load(bundle)
+    loaded = Bundle.load(bundle_path(bundle, Path()))
     manifest = loaded.manifest
     console = Console()
     console.print(f"[bold]{manifest.name}[/] version {manifest.version}, digest {loaded.digest[:16]}, {manifest.state_mode} mode")
@@ -167,12 +160,12 @@ def inspect(bundle: Path) -> None:
     console.print(outputs)
     if manifest.training is not None:
         versions = ", ".join(f"{name} {version}" for name, version in manifest.training.versions.items())
-        console.print(f"made by: {manifest.training.command}\nseed {manifest.training.seed}; {versions}")
+        console.print(f"made by: {manifest.training.command}\nseed {manifest.training.seed}; {versions}\n{manifest.training.remark}")
 
 
 @model.command()
-@click.argument("bundle", type=FILE)
-def verify(bundle: Path) -> None:
+@click.argument("bundle")
+def verify(bundle: str) -> None:
     """Check every digest of a bundle and run its golden windows.
 
     Example: lineside model verify bundles/pump
@@ -180,11 +173,11 @@ def verify(bundle: Path) -> None:
     import asyncio
 
     from gateway.core.clock import SystemClock
-    from inference.bundle import Bundle
+    from inference.bundle import Bundle, bundle_path
     from inference.runtime import Runtime
 
     async def load() -> str:
-        async with Runtime(Bundle.load(bundle), SystemClock()) as runtime:
+        async with Runtime(Bundle.load(bundle_path(bundle, Path())), SystemClock()) as runtime:
             return f"{runtime.name} {runtime.version}: {runtime.backend_name}, {runtime.reason}"
 
     click.echo(asyncio.run(load()))

@@ -5,6 +5,7 @@ from rich.table import Table
 
 from gateway.core.snapshot import GatewaySnapshot, ModelStatus, StageStatus
 
+_TRACE = ("read", "window", "wait", "inference", "write", "read back", "total")
 _FATES = ("received", "consumed", "rejected", "dropped", "merged", "waiting", "in_flight", "produced")
 
 
@@ -46,8 +47,8 @@ def _model(model: ModelStatus, console: Console) -> None:
         console.print("forecast error: nothing to judge yet, no horizon has passed")
     if model.latency_ms:
         table = Table("step", "p50 ms", "p95 ms", "p99 ms", title="Latency", title_justify="left")
-        for part, quantiles in model.latency_ms.items():
-            table.add_row(part, *(f"{value:.2f}" for value in quantiles))
+        for part in sorted(model.latency_ms, key=_TRACE.index):
+            table.add_row(part, *(f"{value:.2f}" for value in model.latency_ms[part]))
         console.print(table)
 
 
