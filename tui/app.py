@@ -125,7 +125,9 @@ class LinesideApp(App[None]):
             )
         else:
             shown.snapshot = snapshot
-        self._last = snapshot
+        first, self._last = self._last is None, snapshot
+        if first:
+            self.refresh_bindings()
         self._alarms.show(snapshot.alarms)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's signature

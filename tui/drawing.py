@@ -133,7 +133,7 @@ def _sources(snapshot: GatewaySnapshot) -> tuple[str, Ne107, str, str]:
     word = max((source.word for source in snapshot.sources), default=Ne107.GOOD)
     slowest = max((source.cycle_p99_ms for source in snapshot.sources), default=0.0)
     tags, good_tags = sum(s.tags for s in snapshot.sources), sum(s.good_tags for s in snapshot.sources)
-    return "SOURCES", word, f"{good}/{len(snapshot.sources)}", f"tags {good_tags}/{tags}, p99 {slowest:.0f} ms"
+    return "SOURCES", word, f"{good}/{len(snapshot.sources)}", f"{good_tags}/{tags} p99 {slowest:.0f} ms"
 
 
 def _windows(snapshot: GatewaySnapshot) -> tuple[str, Ne107, str, str]:

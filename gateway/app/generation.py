@@ -66,9 +66,7 @@ class Generation:
         self._values = Fanout()
         self._predictions = Fanout()
         self._parts: list[str] = []
-        self.latest = LatestValues(
-            house.table, house.clock, headline=loaded.settings.gateway.headline, trend_period_s=_TREND_PERIOD_S, trend_points=_TREND_POINTS
-        )
+        self.latest = LatestValues(house.table, house.clock, trend_period_s=_TREND_PERIOD_S, trend_points=_TREND_POINTS)
         self.stages: list[Stage] = []
         self.sources: list[SourceStage] = []
         self.predictors: dict[str, Predictor] = {}
@@ -103,6 +101,7 @@ class Generation:
     async def _build(self) -> None:
         settings, house = self.loaded.settings, self._house
         tag_table(settings, house.table)
+        self.latest.show(settings.gateway.headline)
         models = [await self._model(i) for i in range(len(settings.models))]
         exact = {tag for predictor, tags in models for tag in tags}
         house.history.keep_exact(exact)
