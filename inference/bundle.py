@@ -3,8 +3,10 @@
 import hashlib
 import io
 import math
+import re
 import zipfile
-from collections.abc import Mapping
+import zlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -15,13 +17,19 @@ import numpy.typing as npt
 
 from gateway.core.errors import ConfigError
 from gateway.core.prediction import OutputSpec
+from inference.decoding import decode
 from preprocess.spec import ChainSpec
 
 FORMAT = 1
 MANIFEST = "manifest.json"
 SUMS = "SHA256SUMS"
+SIGNATURE = "SHA256SUMS.sig"
 GOLDEN = "golden.npz"
 MODEL = "model.onnx"
+
+_PARTS = (".json", ".onnx", ".rknn", ".npz")
+_SUM_LINE = re.compile(r"([0-9a-f]{64})  ([^/\\]+)")
+_BROKEN_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)  # the last two: encrypted, or packed otherwise
 
 
 class Tolerances(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -120,6 +128,16 @@ class Bundle:
         manifest = decode_manifest(path, files[MANIFEST])
         return cls(path, manifest, hashlib.sha256(files[SUMS]).hexdigest(), files)
 
+    def file(self, name: str) -> bytes:
+        """Contents of a file.
+
+        Raises:
+            ConfigError: The bundle has no such file.
+        """
+        if name not in self.files:
+            raise ConfigError(f"bundle {self.path}: {name} is missing", remedy="build the bundle anew")
+        return self.files[name]
+
     @property
     def golden(self) -> Golden | None:
         """The golden windows, if the bundle has them.
@@ -132,7 +150,7 @@ class Bundle:
         try:
             with np.load(io.BytesIO(self.files[GOLDEN]), allow_pickle=False) as arrays:
                 golden = Golden(arrays["values"], arrays["aligned"].astype(np.float64), arrays["outputs"])
-        except (ValueError, KeyError, OSError, zipfile.BadZipFile) as error:
+        except (ValueError, KeyError, OSError, EOFError, zlib.error, zipfile.BadZipFile) as error:
             raise ConfigError(f"{self.path}/{GOLDEN}: {error}", remedy="build the bundle anew") from error
         chain = self.manifest.chain
         shape = (len(golden.values), chain.window, len(chain.inputs))
@@ -148,17 +166,37 @@ def decode_manifest(path: Path, data: bytes) -> Manifest:
         ConfigError: It is damaged or of another format.
     """
     try:
-        manifest = msgspec.json.decode(data, type=Manifest)
+        manifest = decode(data, Manifest, "json")
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}/{MANIFEST}: {error}", remedy="build the bundle anew with this version of Lineside") from error
     if manifest.format != FORMAT:
         raise ConfigError(f"{path}: bundle format {manifest.format}, this version reads {FORMAT}", remedy="build the bundle anew")
-    names = [spec.name for spec in manifest.outputs]
-    inputs = {spec.name for spec in manifest.chain.inputs}
-    doubtful = [spec.name for spec in manifest.outputs if spec.source_input and spec.source_input not in inputs]
-    if len(set(names)) != len(names) or not names or doubtful:
-        raise ConfigError(f"{path}/{MANIFEST}: outputs are missing, repeated, or forecast no input", remedy="build the bundle anew")
+    for wrong in _contradictions(manifest):
+        raise ConfigError(f"{path}/{MANIFEST}: {wrong}", remedy="build the bundle anew")
     return manifest
+
+
+def _contradictions(manifest: Manifest) -> Iterator[str]:
+    """What no reader of the manifest could make sense of."""
+    chain, outputs = manifest.chain, manifest.outputs
+    inputs = [spec.name for spec in chain.inputs]
+    names = [spec.name for spec in outputs]
+    if not (0 < chain.period_s < math.inf) or chain.window < 1:
+        yield f"period of {chain.period_s:g} s and window of {chain.window} steps make no grid"
+    if not inputs or len(set(inputs)) != len(inputs):
+        yield "inputs are missing or repeated"
+    if not names or len(set(names)) != len(names):
+        yield "outputs are missing or repeated"
+    for spec in outputs:
+        if spec.source_input and spec.source_input not in inputs:
+            yield f"output '{spec.name}' forecasts '{spec.source_input}', which is no input"
+        if not spec.low < spec.high or spec.horizon_s < 0:
+            yield f"output '{spec.name}' has limits {spec.low:g} to {spec.high:g} and horizon {spec.horizon_s:g} s"
+    for feature in chain.inputs:
+        if not feature.low < feature.high:
+            yield f"input '{feature.name}' has range {feature.low:g} to {feature.high:g}"
+        if feature.scaling.scale == 0 or not math.isfinite(feature.scaling.scale + feature.scaling.center):
+            yield f"input '{feature.name}' is scaled by {feature.scaling.scale:g}"
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -170,14 +208,14 @@ def read_manifest(path: Path) -> Manifest:
     try:
         if path.is_file():
             with zipfile.ZipFile(path) as archive:
-                return decode_manifest(path, archive.read(MANIFEST))
+                return decode_manifest(path, archive.read(_members(archive)[MANIFEST]))
         return decode_manifest(path, (path / MANIFEST).read_bytes())
-    except (OSError, KeyError, zipfile.BadZipFile) as error:
+    except (OSError, KeyError, *_BROKEN_ZIP) as error:
         raise ConfigError(f"no bundle at {path}", remedy="give the folder or zip file that `lineside model train` wrote") from error
 
 
 def write_bundle(path: Path, manifest: Manifest, files: Mapping[str, bytes]) -> Bundle:
-    """Write a bundle folder; what stood there under these names is replaced, the list of digests last.
+    """Write a bundle: a folder, or a zip if the name ends so. What stood there under these names is replaced, the list of digests last.
 
     Raises:
         ConfigError: It cannot be written.
@@ -186,6 +224,10 @@ def write_bundle(path: Path, manifest: Manifest, files: Mapping[str, bytes]) -> 
     contents = {**files, MANIFEST: encoded + b"\n"}
     sums = "".join(f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in sorted(contents.items()))
     try:
+        if path.suffix == ".zip":
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(_zipped({**contents, SUMS: sums.encode("ascii")}))
+            return Bundle.load(path)
         path.mkdir(parents=True, exist_ok=True)
         (path / SUMS).unlink(missing_ok=True)
         for name, data in contents.items():
@@ -203,33 +245,66 @@ def _finite(value: Any) -> Any:  # noqa: ANN401 - a tree of builtins
     return [_finite(part) for part in value] if isinstance(value, list | tuple) else value
 
 
+def _zipped(contents: Mapping[str, bytes]) -> bytes:
+    """A zip that is the same for the same contents."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, data in sorted(contents.items()):
+            archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
+    return buffer.getvalue()
+
+
+def _members(archive: zipfile.ZipFile) -> dict[str, str]:
+    """Members by the name they have in the bundle: a zip of the folder is as good as one of its files."""
+    names = [name for name in archive.namelist() if not name.endswith("/")]
+    folders = {name.rpartition("/")[0] for name in names}
+    return {name.rpartition("/")[2]: name for name in names} if len(folders) == 1 else {name: name for name in names if "/" not in name}
+
+
 def _read(path: Path) -> dict[str, bytes]:
     try:
         if path.is_dir():
             return {file.name: file.read_bytes() for file in sorted(path.iterdir()) if file.is_file()}
         with zipfile.ZipFile(path) as archive:
-            return {name: archive.read(name) for name in archive.namelist() if "/" not in name}
+            return {name: _unzipped(path, archive, member) for name, member in _members(archive).items()}
     except FileNotFoundError as error:
         raise ConfigError(f"no bundle at {path}", remedy="give the folder or zip file that `lineside model train` wrote") from error
-    except (OSError, zipfile.BadZipFile) as error:
+    except (OSError, *_BROKEN_ZIP) as error:
         raise ConfigError(f"bundle {path} cannot be read: {error}", remedy="copy the bundle anew") from error
 
 
-def _verify(path: Path, files: Mapping[str, bytes]) -> None:
-    if SUMS not in files or MANIFEST not in files:
-        missing = SUMS if SUMS not in files else MANIFEST
-        raise ConfigError(f"bundle {path}: {missing} is missing", remedy="copy the bundle anew, whole")
-    listed: dict[str, str] = {}
-    for line in files[SUMS].decode("ascii", "replace").splitlines():
-        digest, _, name = line.partition("  ")
-        listed[name] = digest
+def _unzipped(path: Path, archive: zipfile.ZipFile, member: str) -> bytes:
+    try:
+        return archive.read(member)
+    except _BROKEN_ZIP as error:
+        raise ConfigError(f"bundle {path}: {member} is damaged: {error}", remedy="copy the bundle anew") from error
+
+
+def _verify(path: Path, files: dict[str, bytes]) -> None:
+    """Compare all digests; what has none and is no part of a bundle is left out."""
+    for name in (SUMS, MANIFEST):
+        if name not in files:
+            raise ConfigError(f"bundle {path}: {name} is missing", remedy="copy the bundle anew, whole")
+    listed = _digests(path, files[SUMS])
     for name, digest in listed.items():
         if name not in files:
             raise ConfigError(f"bundle {path}: {name} is missing", remedy="copy the bundle anew, whole")
         if hashlib.sha256(files[name]).hexdigest() != digest:
             raise ConfigError(f"bundle {path}: {name} is damaged or was changed", remedy="copy the bundle anew")
-    if MANIFEST not in listed:
-        raise ConfigError(f"bundle {path}: {MANIFEST} has no digest", remedy="build the bundle anew")
+    for name in files.keys() - listed.keys() - {SUMS, SIGNATURE}:
+        if name.endswith(_PARTS):
+            raise ConfigError(f"bundle {path}: {name} has no digest in {SUMS}", remedy="copy the bundle anew, whole, or remove the file")
+        del files[name]
+
+
+def _digests(path: Path, sums: bytes) -> dict[str, str]:
+    listed: dict[str, str] = {}
+    for number, line in enumerate(sums.decode("ascii", "replace").splitlines(), start=1):
+        match = _SUM_LINE.fullmatch(line)
+        if match is None:
+            raise ConfigError(f"bundle {path}: {SUMS} is damaged in line {number}", remedy="copy the bundle anew")
+        listed[match[2]] = match[1]
+    return listed
 
 
 def bundle_path(name: str, base: Path) -> Path:

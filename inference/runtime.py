@@ -79,9 +79,9 @@ class Runtime:
         return self._reason
 
     async def __aenter__(self) -> Self:
-        model = self._bundle.files.get(MODEL)
-        if model is None:
-            raise ConfigError(f"bundle {self._bundle.path}: {MODEL} is missing", remedy="build the bundle anew")
+        if self._bundle.manifest.state_mode != "window":
+            raise ConfigError(f"bundle {self._bundle.path}: stateful models cannot be run yet", remedy="export the model on whole windows")
+        model = self._bundle.file(MODEL)
         backend = await self._stack.enter_async_context(OnnxBackend(model, "cpu-float", self._clock))
         try:
             self._check_shape(backend)
@@ -99,13 +99,18 @@ class Runtime:
 
     def _check_shape(self, backend: OnnxBackend) -> None:
         chain = self.chain
-        shape = backend.inputs.get(INPUT)
-        if shape is None or len(shape) != 3 or shape[1:] != [chain.window, len(chain.inputs)] or isinstance(shape[0], int):
-            raise ConfigError(
-                f"bundle {self._bundle.path}: the model's input is {backend.inputs}, the manifest says "
-                f"'{INPUT}' [any, {chain.window}, {len(chain.inputs)}]",
-                remedy="build the bundle anew; the batch axis must be free",
-            )
+        wanted = (
+            ("input", INPUT, backend.inputs, [chain.window, len(chain.inputs)]),
+            ("output", OUTPUT, backend.outputs, [len(self.outputs)]),
+        )
+        for words, name, there, rest in wanted:
+            shape = there.get(name, [])
+            if len(there) != 1 or not shape or isinstance(shape[0], int) or shape[1:] != rest:
+                raise ConfigError(
+                    f"bundle {self._bundle.path}: the model's {words} is {there}, the manifest says '{name}' [any, "
+                    f"{', '.join(map(str, rest))}]",
+                    remedy="build the bundle anew; the batch axis must be free",
+                )
 
     async def _golden_check(self, backend: OnnxBackend, golden: Golden | None) -> str:
         if golden is None:

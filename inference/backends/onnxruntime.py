@@ -22,6 +22,10 @@ class OnnxBackend:
         name: Rung, as shown.
         clock: For deadlines.
         reason: Why it serves.
+
+    Attributes:
+        inputs: Shape of each input, once entered; a free axis is no number.
+        outputs: The same of each output.
     """
 
     def __init__(self, model: bytes, name: str, clock: Clock, reason: str = "") -> None:
@@ -31,11 +35,15 @@ class OnnxBackend:
         self._clock = clock
         self._worker = ThreadPoolExecutor(1, thread_name_prefix=f"onnx {name}")
         self._session: Any = None
-        self._outputs: list[str] = []
         self.inputs: dict[str, list[int | str | None]] = {}
+        self.outputs: dict[str, list[int | str | None]] = {}
 
     async def __aenter__(self) -> Self:
-        await asyncio.get_running_loop().run_in_executor(self._worker, self._open)
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._worker, self._open)
+        except BaseException:
+            self._worker.shutdown(wait=False, cancel_futures=True)
+            raise
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -54,7 +62,7 @@ class OnnxBackend:
         except Exception as error:
             raise ConfigError(f"ONNX Runtime cannot load the model: {_first_line(error)}", remedy="build the bundle anew") from error
         self._session = session
-        self._outputs = [output.name for output in session.get_outputs()]
+        self.outputs = {entry.name: list(entry.shape) for entry in session.get_outputs()}
         self.inputs = {entry.name: list(entry.shape) for entry in session.get_inputs()}
 
     async def infer(self, arrays: Arrays, deadline_mono_ns: int) -> Inference:
@@ -74,13 +82,14 @@ class OnnxBackend:
 
     def _run(self, arrays: Arrays) -> Inference:
         started_ns = self._clock.mono_ns()
-        # A byte-swapped or strided array is accepted by the runtime and misread; see docs/models.md.
+        names = list(self.outputs)
+        # A byte-swapped or strided array is accepted by the runtime, and a byte-swapped one misread.
         fed = {name: np.ascontiguousarray(array, np.float32) for name, array in arrays.items()}
         try:
-            results = self._session.run(self._outputs, fed)
+            results = self._session.run(names, fed)
         except Exception as error:
             raise PermanentError(f"{self.name}: {_first_line(error)}", remedy="look at the model with `lineside model inspect`") from error
-        outputs: dict[str, npt.NDArray[np.float32]] = dict(zip(self._outputs, results, strict=True))
+        outputs: dict[str, npt.NDArray[np.float32]] = dict(zip(names, results, strict=True))
         errors: dict[int, str] = {}
         for words, group in (("input", fed), ("output", outputs)):
             for name, array in group.items():

@@ -65,7 +65,11 @@ def examples(chain: ChainSpec, outputs: Sequence[OutputSpec], feeds: Iterable[Fe
     Raises:
         ConfigError: A recording gives no window.
     """
-    parts = [_examples_of(chain, outputs, feed) for feed in feeds]
+    return joined([_examples_of(chain, outputs, feed) for feed in feeds])
+
+
+def joined(parts: Sequence[Dataset]) -> Dataset:
+    """One after the other."""
     return Dataset(
         np.concatenate([part.aligned for part in parts]),
         np.concatenate([part.targets for part in parts]),

@@ -52,6 +52,16 @@ class ForecastNetwork(nn.Module):
         """See the class."""
         return self.straight(windows) + self.recurrent(windows)
 
+    def start_from(self, ridge: Ridge) -> None:
+        """Make the linear path the ridge."""
+        with torch.no_grad():
+            self.linear.weight.copy_(torch.from_numpy(ridge.weight.T.astype(np.float32)))
+            self.linear.bias.copy_(torch.from_numpy(ridge.bias.astype(np.float32)))
+
+    def trained(self) -> list[nn.Parameter]:
+        """What training moves: the recurrent path."""
+        return [*self.lstm.parameters(), *self.head.parameters()]
+
     def straight(self, windows: torch.Tensor) -> torch.Tensor:
         """The linear path alone."""
         path: torch.Tensor = self.linear(windows.flatten(1))
@@ -106,27 +116,18 @@ def train(
     windows, targets = (torch.from_numpy(part) for part in training)
     _, steps, features = windows.shape
     network = ForecastNetwork(features, steps, targets.shape[1], recipe)
+    network.start_from(ridge)
     with torch.no_grad():
-        network.linear.weight.copy_(torch.from_numpy(ridge.weight.T.astype(np.float32)))
-        network.linear.bias.copy_(torch.from_numpy(ridge.bias.astype(np.float32)))
         rest = targets - torch.cat([network.straight(part) for part in windows.split(4096)])
     # Each output weighs the same, however well the ridge does on it.
     scale = torch.nan_to_num(rest).std(dim=0).clamp_min(1e-6)
-    parameters = [*network.lstm.parameters(), *network.head.parameters()]
-    optimiser = torch.optim.AdamW(parameters, lr=recipe.rate, weight_decay=recipe.weight_decay)
+    optimiser = torch.optim.AdamW(network.trained(), lr=recipe.rate, weight_decay=recipe.weight_decay)
     judge = _Judge(validation, scale.numpy())
     best, curve = copy.deepcopy(network.state_dict()), [judge.error(network)]
     for epoch in range(1, recipe.epochs + 1):
         network.train()
         for rows in torch.from_numpy(order.permutation(len(windows))).split(recipe.batch):
-            wanted = rest[rows] / scale
-            known = torch.isfinite(wanted)
-            error = torch.where(known, network.recurrent(windows[rows]) / scale - torch.nan_to_num(wanted), 0.0)
-            loss = error.square().sum() / known.sum().clamp_min(1)
-            optimiser.zero_grad()
-            loss.backward()
-            nn.utils.clip_grad_norm_(parameters, 1.0)
-            optimiser.step()
+            _step(network, optimiser, windows[rows], rest[rows], scale)
         curve.append(judge.error(network))
         progress(epoch, curve[-1])
         if curve[-1] <= min(curve):
@@ -135,6 +136,20 @@ def train(
             break
     network.load_state_dict(best)
     return _earned(network.eval(), judge, tuple(curve))
+
+
+def _step(
+    network: ForecastNetwork, optimiser: torch.optim.Optimizer, windows: torch.Tensor, rest: torch.Tensor, scale: torch.Tensor
+) -> None:
+    """One step of the recurrent path towards what the linear one leaves."""
+    wanted = rest / scale
+    known = torch.isfinite(wanted)
+    error = torch.where(known, network.recurrent(windows) / scale - torch.nan_to_num(wanted), 0.0)
+    loss = error.square().sum() / known.sum().clamp_min(1)
+    optimiser.zero_grad()
+    loss.backward()
+    nn.utils.clip_grad_norm_(network.trained(), 1.0)
+    optimiser.step()
 
 
 class _Judge:

@@ -1,13 +1,20 @@
 """The training specification: a small YAML file, decoded strictly."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
 from gateway.core.errors import ConfigError
 from gateway.core.prediction import OutputSpec
 from gateway.core.units import unit
-from preprocess.spec import ChainSpec, DerivedSpec, FilterSpec, InputSpec
+from inference.decoding import decode
+from preprocess.spec import Alignment, ChainSpec, DerivedSpec, FilterSpec, InputSpec
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+Count = Annotated[int, msgspec.Meta(ge=1)]
+Share = Annotated[float, msgspec.Meta(gt=0, lt=0.5)]
 
 
 class InputPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -18,7 +25,7 @@ class InputPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     column: str = ""
     low: float = float("-inf")
     high: float = float("inf")
-    align: str = "last"
+    align: Alignment = "last"
     hold_limit_s: float = 5.0
     source_filters: tuple[FilterSpec, ...] = ()
     step_filters: tuple[FilterSpec, ...] = ()
@@ -28,7 +35,7 @@ class OutputPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Forecasts of one input at several horizons."""
 
     input: str
-    horizons_s: tuple[float, ...]
+    horizons_s: tuple[Positive, ...]
     low: float
     high: float
 
@@ -36,13 +43,13 @@ class OutputPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class NetworkPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Sizes and rates; see `inference.workshop.network.Recipe`."""
 
-    hidden: int = 32
-    layers: int = 1
-    epochs: int = 40
-    batch: int = 256
-    rate: float = 2e-3
+    hidden: Count = 32
+    layers: Count = 1
+    epochs: Annotated[int, msgspec.Meta(ge=0)] = 40
+    batch: Count = 256
+    rate: Positive = 2e-3
     weight_decay: float = 1e-4
-    patience: int = 6
+    patience: Count = 6
 
 
 class TrainingPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -69,8 +76,8 @@ class TrainingPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: str
     version: str
-    period_s: float
-    window: int
+    period_s: Positive
+    window: Count
     inputs: tuple[InputPlan, ...]
     outputs: tuple[OutputPlan, ...]
     assets: tuple[str, ...] = ()
@@ -81,8 +88,8 @@ class TrainingPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gap_reset_s: float = 30.0
     coverage_good: float = 0.9
     coverage_uncertain: float = 0.7
-    validation_share: float = 0.15
-    test_share: float = 0.15
+    validation_share: Share = 0.15
+    test_share: Share = 0.15
     network: NetworkPlan = NetworkPlan()
     licence: str = ""
 
@@ -94,7 +101,7 @@ class TrainingPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 unit=unit(i.unit).symbol,
                 low=i.low,
                 high=i.high,
-                align=i.align,  # type: ignore[arg-type]  # checked by `load_plan`
+                align=i.align,
                 hold_limit_s=i.hold_limit_s,
                 source_filters=i.source_filters,
                 step_filters=i.step_filters,
@@ -132,17 +139,32 @@ def load_plan(path: Path) -> TrainingPlan:
         ConfigError: It is not there, or something in it is wrong; the text says where.
     """
     try:
-        plan = msgspec.yaml.decode(path.read_bytes(), type=TrainingPlan)
+        plan = decode(path.read_bytes(), TrainingPlan, "yaml")
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: no such file", remedy="check the name") from error
     except (OSError, msgspec.DecodeError, msgspec.ValidationError) as error:
         raise ConfigError(f"{path}: {error}", remedy="see docs/models.md for the specification") from error
-    names = [i.name for i in plan.inputs]
-    known = {*names, *(d.name for d in plan.derived)}
-    wrong = [o.input for o in plan.outputs if o.input not in names]
-    wrong += [i.align for i in plan.inputs if i.align not in ("last", "mean", "interpolate")]
-    if wrong or len(set(names)) != len(names) or not plan.outputs or not known:
-        raise ConfigError(f"{path}: {', '.join(wrong) or 'inputs or outputs'} is wrong", remedy="outputs name inputs; names are unique")
-    if any(abs(h / plan.period_s - round(h / plan.period_s)) > 1e-6 for o in plan.outputs for h in o.horizons_s):
-        raise ConfigError(f"{path}: a horizon is no multiple of period_s", remedy="choose horizons on the grid")
+    for wrong, remedy in _mistakes(plan):
+        raise ConfigError(f"{path}: {wrong}", remedy=remedy)
     return plan
+
+
+def _mistakes(plan: TrainingPlan) -> Iterator[tuple[str, str]]:
+    """What is wrong in a specification whose form is right, and what would be right."""
+    names = [i.name for i in plan.inputs]
+    known = ", ".join(names)
+    if not names or len(set(names)) != len(names) or not plan.outputs:
+        yield "inputs or outputs are missing, or an input is repeated", "name each input once, and at least one output"
+    for o in plan.outputs:
+        if o.input not in names:
+            yield f"output '{o.input}' is no input", f"an output forecasts one of: {known}"
+        if not o.low < o.high:
+            yield f"output '{o.input}' has limits {o.low:g} to {o.high:g}", "low lies below high"
+        off = [h for h in o.horizons_s if abs(h / plan.period_s - round(h / plan.period_s)) > 1e-6]
+        if off or not o.horizons_s:
+            yield f"output '{o.input}' has horizons {list(o.horizons_s)}", f"choose multiples of period_s = {plan.period_s:g}"
+    for i in plan.inputs:
+        try:
+            i.column.format(asset="")
+        except (KeyError, IndexError, ValueError):
+            yield f"input '{i.name}' has column '{i.column}'", "only {asset} is filled in"

@@ -2,7 +2,7 @@
 
 import io
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,13 +15,14 @@ import torch
 
 from gateway.core.errors import ConfigError
 from gateway.core.prediction import OutputSpec
-from inference.bundle import FORMAT, GOLDEN, MODEL, Bundle, InputStatistics, Manifest, OutputScore, Training, write_bundle
+from inference.bundle import FORMAT, GOLDEN, MODEL, InputStatistics, Manifest, Training, write_bundle
 from inference.runtime import INPUT, OUTPUT
-from inference.workshop.dataset import Dataset, Feed, examples
+from inference.workshop.dataset import Dataset, Feed, examples, joined
 from inference.workshop.export import export
 from inference.workshop.linear import Ridge, fit_ridge
 from inference.workshop.network import Recipe, Trained, answers, train
 from inference.workshop.plan import TrainingPlan
+from inference.workshop.report import Report, Scores, remark
 from inference.workshop.score import rmse
 from preprocess.scaling import Scaling
 from preprocess.spec import ChainSpec, ScalingSpec
@@ -37,44 +38,6 @@ class Split:
     train: Sequence[Feed]
     validation: Sequence[Feed] = ()
     test: Sequence[Feed] = ()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Scores:
-    """RMSE on the test part in engineering units, `[outputs]` each: the network, its linear path alone, the ridge, "same as now"."""
-
-    model: npt.NDArray[np.float64]
-    linear: npt.NDArray[np.float64]
-    ridge: npt.NDArray[np.float64]
-    persistence: npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Report:
-    """What a training gave.
-
-    Attributes:
-        outputs: The outputs.
-        scores: Errors on the test part.
-        spread: Standard deviation of each output's input on the training part, `[outputs]`.
-        gain: Relative fall of the validation error through the recurrent part.
-        curve: Validation error by epoch.
-        bundle: What was written.
-    """
-
-    outputs: tuple[OutputSpec, ...]
-    scores: Scores
-    spread: npt.NDArray[np.float64]
-    gain: float
-    curve: tuple[float, ...]
-    bundle: Bundle
-
-    @property
-    def remark(self) -> str:
-        """What must be said of the recurrent part."""
-        if self.gain <= 0:
-            return "the recurrent part adds nothing on the validation part: this is a linear model"
-        return f"the recurrent part lowers the validation error by {self.gain:.1%}"
 
 
 def build(
@@ -103,39 +66,45 @@ def build(
     """
     outputs = plan.output_specs()
     training, validation, test = _parts(plan, outputs, split)
+    _require_targets(outputs, {"training": training, "validation": validation, "test": test})
     chain = _scaled(plan.chain(), training)
     scaling = Scaling(chain.inputs, outputs)
     # A target in a hole is held like an input; it may teach, but it does not judge.
     fit = scaling.scale(training.aligned), scaling.target(training.targets, training.aligned)
     judge = _judged(scaling, validation)
     ridge = fit_ridge(*fit, judge)
-    recipe = Recipe(**msgspec.structs.asdict(plan.network))
-    trained = train(fit, judge, ridge, recipe, seed, progress)
+    trained = train(fit, judge, ridge, Recipe(**msgspec.structs.asdict(plan.network)), seed, progress)
     model = export(trained.network, chain.window, len(chain.inputs))
-    scores = _scores(scaling, trained, ridge, test)
-    features = [[i.name for i in chain.inputs].index(spec.source_input) for spec in outputs]
-    spread = training.aligned[:, -1].std(axis=0)[features]
-    manifest = Manifest(
-        FORMAT,
-        plan.name,
-        plan.version,
-        chain,
-        outputs,
-        statistics=_statistics(chain, training),
-        training=Training(command, seed, _versions(), digests, _score_table(outputs, scores), trained.gain),
-        licence=plan.licence,
-    )
     _check_parity(model, trained, scaling.scale(test.aligned))
-    files = {MODEL: model, GOLDEN: _golden(trained, scaling, test)}
-    bundle = write_bundle(out, manifest, files)
+    scores = _scores(scaling, trained, ridge, test)
+    made = Training(command, seed, _versions(), digests, scores.by_output(outputs), trained.gain, remark(trained.gain))
+    statistics = _statistics(chain, training)
+    manifest = Manifest(FORMAT, plan.name, plan.version, chain, outputs, statistics=statistics, training=made, licence=plan.licence)
+    bundle = write_bundle(out, manifest, {MODEL: model, GOLDEN: _golden(trained, scaling, test)})
+    spread = np.array([statistics[spec.source_input].std for spec in outputs])
     return Report(outputs, scores, spread, trained.gain, trained.curve, bundle)
+
+
+def _require_targets(outputs: Sequence[OutputSpec], parts: Mapping[str, Dataset]) -> None:
+    """Every output must have been observed in every part, or it can neither be taught nor judged.
+
+    Raises:
+        ConfigError: One was not.
+    """
+    for part, dataset in parts.items():
+        for spec, seen in zip(outputs, np.any(dataset.seen, axis=0).tolist(), strict=True):
+            if not seen:
+                raise ConfigError(
+                    f"'{spec.name}' is never observed in the {part} part",
+                    remedy="check the column and the input's low and high, or give a longer recording",
+                )
 
 
 def _parts(plan: TrainingPlan, outputs: Sequence[OutputSpec], split: Split) -> tuple[Dataset, Dataset, Dataset]:
     chain = plan.chain()
     whole = [examples(chain, outputs, [feed]) for feed in split.train]
     if split.validation and split.test:
-        return _joined(whole), examples(chain, outputs, split.validation), examples(chain, outputs, split.test)
+        return joined(whole), examples(chain, outputs, split.validation), examples(chain, outputs, split.test)
     parts: list[list[Dataset]] = [[], [], []]
     # A window and its targets must not lie on both sides of a cut.
     reach = plan.window + round(max(spec.horizon_s for spec in outputs) / plan.period_s)
@@ -147,21 +116,15 @@ def _parts(plan: TrainingPlan, outputs: Sequence[OutputSpec], split: Split) -> t
             raise ConfigError("the recording is too short to be split", remedy="record longer, or name --validation and --test files")
         for kept, (start, stop) in zip(parts, ((0, first - gap), (first, second - gap), (second, len(dataset))), strict=True):
             kept.append(dataset.part(start, stop))
-    return _joined(parts[0]), _joined(parts[1]), _joined(parts[2])
-
-
-def _joined(parts: Sequence[Dataset]) -> Dataset:
-    return Dataset(
-        np.concatenate([part.aligned for part in parts]),
-        np.concatenate([part.targets for part in parts]),
-        np.concatenate([part.seen for part in parts]),
-        np.concatenate([part.base for part in parts]),
-    )
+    return joined(parts[0]), joined(parts[1]), joined(parts[2])
 
 
 def _scaled(chain: ChainSpec, training: Dataset) -> ChainSpec:
     """Last-value scaling by each input's spread in training."""
-    spread = np.maximum(training.aligned[:, -1].std(axis=0), 1e-6)
+    newest = training.aligned[:, -1]
+    spread = newest.std(axis=0)
+    # What never moved in training must not be blown up when it moves later.
+    spread = np.where(spread > 1e-9 * np.maximum(np.abs(newest).max(axis=0), 1e-6), spread, 1.0)
     inputs = tuple(
         replace(spec, scaling=ScalingSpec(kind="last_value", scale=float(scale))) for spec, scale in zip(chain.inputs, spread, strict=True)
     )
@@ -184,12 +147,6 @@ def _scores(scaling: Scaling, trained: Trained, ridge: Ridge, test: Dataset) -> 
     ]
     model, linear, straight_ridge, persistence = (rmse(forecast, test.targets, test.seen) for forecast in forecasts)
     return Scores(model, linear, straight_ridge, persistence)
-
-
-def _score_table(outputs: Sequence[OutputSpec], scores: Scores) -> dict[str, OutputScore]:
-    columns = (scores.model, scores.linear, scores.ridge, scores.persistence)
-    rows = zip(*(column.tolist() for column in columns), strict=True)
-    return {spec.name: OutputScore(*row) for spec, row in zip(outputs, rows, strict=True)}
 
 
 def _statistics(chain: ChainSpec, training: Dataset) -> dict[str, InputStatistics]:
