@@ -57,17 +57,26 @@ class CommandRouter:
         self._in_flight += 1
         try:
             await self._record("command", command)
-            result = await handler.handle(command)
+            result = await self._carry_out(handler, command)
         except PermanentError as error:
-            if not self._audit.broken or command.kind not in _ALWAYS:
+            # Only the audit raises here.
+            if command.kind not in _ALWAYS:
                 return CommandResult(command.id, Verdict.REFUSED, str(error))
-            result = await handler.handle(command)
-        except LinesideError as error:
-            result = CommandResult(command.id, Verdict.REFUSED, str(error))
+            result = await self._carry_out(handler, command)
         finally:
             self._in_flight -= 1
         await self._record_end(command, result)
         return result
+
+    async def _carry_out(self, handler: CommandHandler, command: Command) -> CommandResult:
+        """The handler's answer; its errors are refusals."""
+        try:
+            return await handler.handle(command)
+        except LinesideError as error:
+            return CommandResult(command.id, Verdict.REFUSED, str(error))
+        except Exception as error:  # a fault in one handler must not leave a command without its end
+            log.exception("command.fault", kind=command.kind.value, target=command.target)
+            return CommandResult(command.id, Verdict.REFUSED, f"internal error ({type(error).__name__}: {error})")
 
     async def _refuse(self, command: Command, reason: str) -> CommandResult:
         result = CommandResult(command.id, Verdict.REFUSED, reason)
@@ -83,9 +92,9 @@ class CommandRouter:
             "arguments": command.arguments,
             **more,
         }
+        self._journal.record(kind, self._clock.wall_ns(), body)
         self._audit.append(kind, body)
         await asyncio.to_thread(self._audit.sync)
-        self._journal.record(kind, self._clock.wall_ns(), body)
 
     async def _record_end(self, command: Command, result: CommandResult) -> None:
         log.info("command", kind=command.kind.value, actor=command.actor, target=command.target, verdict=result.verdict.value)

@@ -1,11 +1,12 @@
 """What a value must satisfy before it may be written."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from gateway.core.clock import NS_PER_S
+from gateway.core.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +62,17 @@ class TargetRules:
     read_back: bool = True
     dry_run: bool = False
     hold: Mapping[str, float] | None = None
+
+    def check(self, target: str, outputs: Sequence[str]) -> None:
+        """See that nothing can be written that has no limits.
+
+        Raises:
+            ConfigError: An output has no limit, or a hold value lies outside its own.
+        """
+        missing = [name for name in outputs if name not in self.limits]
+        if missing:
+            raise ConfigError(f"no limits for {', '.join(missing)}", remedy="give low and high for every output", component=target)
+        for name, value in (self.hold or {}).items():
+            objection = self.limits[name].objection(value, None, 0) if name in outputs else "there is no such output"
+            if objection:
+                raise ConfigError(f"hold value of {name}: {objection}", remedy="choose a value inside the limits", component=target)
