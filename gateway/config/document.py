@@ -12,7 +12,7 @@ from gateway.core.errors import ConfigError
 Path_ = tuple[str | int, ...]
 
 _MAX_BYTES = 8_000_000
-_MAX_NODES = 1_000_000
+_MAX_NODES = 300_000
 _MAX_DEPTH = 40
 
 

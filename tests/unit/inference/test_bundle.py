@@ -74,7 +74,7 @@ def test_a_zip_is_as_good_as_a_folder_and_a_truncated_one_is_refused(demo: Path,
     assert Bundle.load(packed).digest == Bundle.load(demo).digest
     assert read_manifest(packed) == Bundle.load(demo).manifest
     packed.write_bytes(packed.read_bytes()[:-200])
-    with pytest.raises(ConfigError, match="bundle.zip"):
+    with pytest.raises(ConfigError, match=r"bundle\.zip"):
         Bundle.load(packed)
 
 

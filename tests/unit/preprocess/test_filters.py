@@ -43,6 +43,8 @@ def test_median_is_the_median_of_the_window(samples: Values, window: int) -> Non
 @given(series, st.integers(0, 4))
 def test_median_agrees_with_scipy_where_its_window_is_full(samples: Values, half: int) -> None:
     window = 2 * half + 1
+    if len(samples) < window:
+        return
     ours = run(FilterSpec(kind="median", window=window), samples)[window - 1 :]
     theirs = np.stack([signal.medfilt(column, window) for column in samples.T], axis=1)
 
