@@ -3,6 +3,7 @@
 import os
 import pwd
 import socket
+import stat
 import struct
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -69,16 +70,22 @@ class ApiServer:
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
+        """Serve.
+
+        Raises:
+            ConfigError: The socket or the port cannot be had; nothing is left behind.
+        """
         _claim(self._path)
+        where = str(self._path)
         try:
             await self._serve(self._routes(everything=True), lambda runner: web.UnixSite(runner, str(self._path)))
             self._path.chmod(0o660)
             if self._metrics_port:
+                where = f"{self._metrics_host}:{self._metrics_port}"
                 site = lambda runner: web.TCPSite(runner, self._metrics_host, self._metrics_port)  # noqa: E731 - one line beside its twin
                 await self._serve(self._routes(everything=False), site)
         except OSError as error:
-            await self._stack.aclose()
-            where = f"{self._metrics_host}:{self._metrics_port}" if self._path.exists() else str(self._path)
+            await self.__aexit__(None, None, None)
             raise ConfigError(
                 f"cannot serve on {where}: {error.strerror}", remedy="change gateway.metrics.port or gateway.socket"
             ) from error
@@ -162,10 +169,8 @@ class ApiServer:
 
 def _actor(request: web.Request, claimed: str) -> str:
     """Who is at the other end of the socket, as the kernel knows it; what the client says of itself comes behind."""
-    connection = request.get_extra_info("socket")
     try:
-        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        uid = struct.unpack("3i", credentials)[1]
+        _, uid = _peer(request.get_extra_info("socket"))
         user = pwd.getpwuid(uid).pw_name
     except (OSError, AttributeError):
         user = "unknown"
@@ -174,25 +179,42 @@ def _actor(request: web.Request, claimed: str) -> str:
     return f"{user} ({claimed})" if claimed and claimed != user else user
 
 
+def _peer(connection: Any) -> tuple[int, int]:  # noqa: ANN401 - asyncio hands out a look-alike of a socket
+    """Process and user at the other end of a unix socket."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    process, uid, _ = struct.unpack("3i", credentials)
+    return int(process), int(uid)
+
+
 def _claim(path: Path) -> None:
-    """Take a socket's path: replace what nobody serves any more.
+    """Take a socket's path: replace a socket that nobody serves any more, and nothing else.
 
     Raises:
-        ConfigError: Somebody serves it, or it cannot be one.
+        ConfigError: Somebody serves it, it is something else, or it cannot be one.
     """
     if len(os.fsencode(path)) > _SOCKET_PATH_LIMIT:
         raise ConfigError(f"socket path of {len(str(path))} characters is too long", remedy="set gateway.socket to a path below 100")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not path.exists():
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
         return
+    except OSError as error:
+        raise ConfigError(f"cannot serve on {path}: {error.strerror}", remedy="make its folder writable, or set gateway.socket") from error
+    if not stat.S_ISSOCK(mode):
+        raise ConfigError(f"{path} exists and is no socket", remedy="set gateway.socket to a path of its own")
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(1.0)
         try:
             probe.connect(str(path))
-        except OSError:
+            process, _ = _peer(probe)
+        except (ConnectionRefusedError, FileNotFoundError):
             path.unlink(missing_ok=True)
             return
-    raise ConfigError(f"another gateway serves {path}", remedy="stop it, or give this one another state_dir")
+        except OSError as error:
+            # Busy or not ours is not stale: only a refused connection proves that nobody listens.
+            raise ConfigError(f"{path} is taken: {error.strerror or error}", remedy="stop who uses it, or set gateway.socket") from error
+    raise ConfigError(f"another gateway (process {process}) serves {path}", remedy="stop it, or give this one another state_dir")
 
 
 @web.middleware
@@ -226,4 +248,5 @@ def _number(request: web.Request, name: str, default: int) -> int:
         value = default if text is None else int(text)
     except ValueError:
         raise web.HTTPBadRequest(reason=f"'{name}' is no whole number") from None
-    return min(value, _MAX_ROWS) if name == "limit" else value
+    # To SQLite a negative limit is none at all.
+    return min(max(value, 1), _MAX_ROWS) if name == "limit" else value
