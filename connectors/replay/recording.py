@@ -3,6 +3,7 @@
 import csv
 import gzip
 import io
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -79,7 +80,7 @@ def read_recording(path: Path, time_column: str | None = None) -> Recording:
     rows: list[list[float]] = []
     complaints: list[str] = []
     dropped = 0
-    for line, cells in enumerate(csv.reader(body, delimiter=delimiter), start=2):
+    for line, cells in _rows(path, body, delimiter):
         if not any(cell.strip() for cell in cells):
             continue
         try:
@@ -102,13 +103,29 @@ def read_recording(path: Path, time_column: str | None = None) -> Recording:
     return Recording(path, tuple(names[i] for i in others), np.array(times, np.int64), np.array(rows, np.float64), dropped)
 
 
+def _rows(path: Path, body: Iterator[str], delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Each row with the line it begins on.
+
+    Raises:
+        ConfigError: A cell does not end.
+    """
+    reader = csv.reader(body, delimiter=delimiter)
+    line = 2
+    try:
+        for cells in reader:
+            yield line, cells
+            line = reader.line_num + 2
+    except csv.Error as error:
+        raise ConfigError(f"{path}:{line}: {error}", remedy="look for a quotation mark that is not closed") from error
+
+
 def _open(path: Path) -> tuple[list[str], Iterator[str], str]:
     try:
         raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         text = raw.decode("utf-8-sig")
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: no such file", remedy="check the name") from error
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise ConfigError(f"{path}: cannot be read: {error}", remedy="check the file") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: byte {error.start} is not UTF-8", remedy="save the file as UTF-8") from error

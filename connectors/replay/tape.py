@@ -85,11 +85,21 @@ class TapeReader:
             raise ConfigError(f"{path}: not a Lineside tape", remedy="make one with `lineside record`") from error
 
     def __iter__(self) -> Iterator[Batch | Watermark]:
-        """The items. A tape that was cut off ends before the broken frame and is called `truncated`."""
+        """The items. A tape that was cut off ends before the broken frame and is called `truncated`.
+
+        Raises:
+            ConfigError: An item is damaged.
+        """
         with self.path.open("rb") as file:
             self._frame(file)
+            number = 0
             while (body := self._frame(file)) is not None:
-                yield _item(msgspec.msgpack.decode(body))
+                number += 1
+                try:
+                    item = _item(msgspec.msgpack.decode(body))
+                except (msgspec.DecodeError, ValueError, TypeError, IndexError) as error:
+                    raise ConfigError(f"{self.path}: item {number} is damaged", remedy="make the tape again") from error
+                yield item
 
     def _frame(self, file: BinaryIO) -> bytes | None:
         head = file.read(_LENGTH.size)
