@@ -60,10 +60,10 @@ class _Scaled:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """All fields of one type: their columns and their bytes in the gathered order."""
+    """All fields of one type: where they and their bytes stand when the fields are sorted by type."""
 
     type: WireType
-    columns: slice | npt.NDArray[np.intp]
+    columns: slice
     place: slice
 
 
@@ -80,16 +80,18 @@ class Codec:
     def __init__(self, fields: Sequence[Field]) -> None:
         self.fields = tuple(fields)
         self._scaled = _Scaled(self.fields)
+        order = [i for kind in dict.fromkeys(field.type for field in self.fields) for i in self._of(kind)]
         gather: list[int] = []
         self._runs: list[_Run] = []
         for kind in dict.fromkeys(field.type for field in self.fields):
-            columns = [i for i, field in enumerate(self.fields) if field.type is kind]
-            first = len(gather)
+            columns, first = self._of(kind), len(gather)
             gather += [byte for i in columns for byte in _bytes_of(self.fields[i])]
-            self._runs.append(_Run(kind, _as_slice(columns), slice(first, len(gather))))
+            start = order.index(columns[0])
+            self._runs.append(_Run(kind, slice(start, start + len(columns)), slice(first, len(gather))))
+        self._by_type = np.array(order, np.intp)
+        self._back = None if order == sorted(order) else np.argsort(self._by_type)
         self._gather = np.array(gather, np.intp)
-        straight = _as_slice(gather)
-        self._straight = straight if isinstance(straight, slice) else None
+        self._straight = _as_slice(gather)
         self._words = max((field.offset + field.type.words for field in self.fields), default=0)
 
     def decode(self, data: bytes | memoryview) -> Values:
@@ -104,7 +106,10 @@ class Codec:
         for run in self._runs:
             part = ordered[run.place].view(_DTYPES[run.type])
             values[run.columns] = part if run.type is not WireType.BOOL else part != 0
-        return self._scaled.engineering(values)
+        return self._scaled.engineering(values if self._back is None else values.take(self._back))
+
+    def _of(self, kind: WireType) -> list[int]:
+        return [i for i, field in enumerate(self.fields) if field.type is kind]
 
     def encode(self, values: Sequence[float] | Values) -> bytes:
         """Register bytes from the block's start to its last field; registers of no field are zero.
@@ -112,7 +117,7 @@ class Codec:
         Raises:
             DataError: A value does not fit its type.
         """
-        raw = self._scaled.raw(values)
+        raw = self._scaled.raw(values)[self._by_type]
         ordered = np.empty(len(self._gather), np.uint8)
         for run in self._runs:
             ordered[run.place] = _fitted(raw[run.columns], run.type).astype(_DTYPES[run.type]).view(np.uint8)
@@ -167,11 +172,11 @@ def _fitted(raw: Values, kind: WireType) -> Values:
     return raw
 
 
-def _as_slice(positions: Sequence[int]) -> slice | npt.NDArray[np.intp]:
-    """Neighbouring ascending positions as a slice, others as an index array."""
+def _as_slice(positions: Sequence[int]) -> slice | None:
+    """Neighbouring ascending positions as a slice, None if they are not."""
     if positions and list(positions) == list(range(positions[0], positions[0] + len(positions))):
         return slice(positions[0], positions[0] + len(positions))
-    return np.array(positions, np.intp)
+    return None
 
 
 def _bytes_of(field: Field) -> list[int]:

@@ -79,6 +79,8 @@ class Line:
         self._arrived = asyncio.Event()
         self._connecting = asyncio.Lock()
         self._closed = False
+        self._busy = False
+        self._serving = 0
         self._owner: asyncio.Task[None] | None = None
 
     @property
@@ -118,7 +120,11 @@ class Line:
             ModbusExceptionError: The server refuses.
             TransientError: No usable answer now.
         """
-        pdu = await self._enqueue(unit, _READ.pack(block.function, block.start, block.count), timeout_s, valid_until_ns, write=False)
+        request = _READ.pack(block.function, block.start, block.count)
+        if self._free and valid_until_ns == _NEVER_NS:
+            pdu = await self._ask_now(unit, request, timeout_s)
+        else:
+            pdu = await self._enqueue(unit, request, timeout_s, valid_until_ns, write=False)
         if len(pdu) != block.data_bytes + 2 or pdu[1] != block.data_bytes:
             raise TransientError(f"{len(pdu) - 2} data bytes came, {block.data_bytes} were asked for", remedy="check the device's map")
         return pdu[2:]
@@ -141,13 +147,28 @@ class Line:
         if pdu != expected:
             raise TransientError("the device echoed another write", remedy="check that no other master shares the connection")
 
+    @property
+    def _free(self) -> bool:
+        """Whether nobody waits and nothing is under way on a line that serves one request at a time and without rests."""
+        return not (self._busy or self._turn or self._writes or self._closed or self.pause_s) and self._workers == 1
+
+    async def _ask_now(self, unit: int, pdu: bytes, timeout_s: float) -> bytes:
+        """A read that need not queue, so it need not change tasks either (a third of its cost). Its caller owns the line meanwhile."""
+        self._busy = True
+        try:
+            return await self._ask(unit, pdu, timeout_s)
+        finally:
+            self._busy = False
+            if self._turn or self._writes:
+                self._arrived.set()
+
     async def _enqueue(self, unit: int, pdu: bytes, timeout_s: float, valid_until_ns: int, *, write: bool) -> bytes:
         if self._closed:
             raise _closed()
+        job = _Job(unit, pdu, timeout_s, valid_until_ns, not write, asyncio.get_running_loop().create_future())
         queue = self._writes if write else self._reads.setdefault(unit, deque())
         if len(queue) >= _WAITING_LIMIT:
             raise TransientError(f"{len(queue)} requests wait on {self.name} unit {unit}", remedy="poll more slowly or raise max_gap")
-        job = _Job(unit, pdu, timeout_s, valid_until_ns, not write, asyncio.get_running_loop().create_future())
         if not write and not queue:
             self._turn.append(unit)
         queue.append(job)
@@ -188,7 +209,8 @@ class Line:
 
     async def _work(self, number: int) -> None:
         while number < self._workers:
-            job = self._next()
+            # Workers of one line may be busy side by side; a read that did not queue has it for itself.
+            job = None if self._busy and self._serving == 0 else self._next()
             if job is None:
                 self._arrived.clear()
                 await self._arrived.wait()
@@ -199,50 +221,47 @@ class Line:
                     await sleep_s(self._clock, self.pause_s)
 
     async def _serve(self, job: _Job) -> None:
+        self._serving += 1
+        self._busy = True
         try:
-            answer = await self._ask(job)
-        except ModbusExceptionError as error:
-            codes = self.counters.exceptions
-            codes[error.exception_code] = codes.get(error.exception_code, 0) + 1
-            _settle(job, error)
+            answer = await self._ask(job.unit, job.pdu, job.timeout_s, job.valid_until_ns, repeatable=job.repeatable)
         except asyncio.CancelledError:
             _settle(job, _closed())
             raise
         except Exception as error:  # noqa: BLE001 - a fault of ours goes to whoever asked, and the line lives on for the others
-            self.counters.errors += 1
             _settle(job, error)
         else:
             if not job.done.done():
                 job.done.set_result(answer)
+        finally:
+            self._serving -= 1
+            self._busy = self._serving > 0
 
-    async def _ask(self, job: _Job) -> bytes:
+    async def _ask(self, number: int, pdu: bytes, timeout_s: float, valid_until_ns: int = _NEVER_NS, *, repeatable: bool = True) -> bytes:
         """One request; a read that found the connection closed meanwhile is sent once more on a new one."""
-        unit = self._unit(job.unit)
-        if not self._may_ask(job.unit):
+        unit = self._unit(number)
+        if unit.link is Link.DOWN and not unit.due:
             raise TransientError(unit.reason, remedy=unit.remedy)
         for last in (False, True):
             fresh = not self._client.connected
             if fresh:
                 await self._connect()
-            if self._clock.mono_ns() >= job.valid_until_ns:
+            if valid_until_ns != _NEVER_NS and self._clock.mono_ns() >= valid_until_ns:
                 raise TransientError("too late to send", remedy="look at the load of the line")
             self.counters.requests += 1
             try:
-                answer = await self._client.request(job.unit, job.pdu, job.timeout_s)
-            except ModbusExceptionError as error:
-                self.link.up()
-                self._heard(unit, error if error.is_absent else None)
-                raise
-            except NoAnswerError as error:
-                self._heard(unit, error)
+                answer = await self._client.request(number, pdu, timeout_s)
+            except (ModbusExceptionError, NoAnswerError) as error:
+                self._judge(unit, error)
                 raise
             except TransientError as error:
+                self.counters.errors += 1
                 # A connection that had been good may have been closed for idleness; one that never answered is a fault.
                 if fresh:
                     self.link.down(error.text, error.remedy)
                 else:
                     self.link.closed()
-                if fresh or last or not job.repeatable:
+                if fresh or last or not repeatable:
                     raise
             else:
                 if self.link.link is not Link.UP:
@@ -252,11 +271,17 @@ class Line:
                 return answer
         raise AssertionError  # the second round returns or raises
 
-    def _heard(self, unit: Reconnect, error: TransientError | None) -> None:
-        """What a request says about its unit; a lost reply also ends pipelining, which the device may not bear."""
-        if error is None:
-            unit.up()
-            return
+    def _judge(self, unit: Reconnect, error: ModbusExceptionError | NoAnswerError) -> None:
+        """What a failed request says about its unit; a lost reply also ends pipelining, which the device may not bear."""
+        if isinstance(error, ModbusExceptionError):
+            codes = self.counters.exceptions
+            codes[error.exception_code] = codes.get(error.exception_code, 0) + 1
+            self.link.up()
+            if not error.is_absent:
+                unit.up()
+                return
+        else:
+            self.counters.errors += 1
         unit.down(error.text, error.remedy)
         if self._workers > 1:
             self._workers = 1
@@ -273,8 +298,14 @@ class Line:
         link = self._unit(unit)
         return link.link is not Link.DOWN or link.due
 
+    def _still_open(self) -> None:
+        if self._closed:
+            self._client.close()
+            raise _closed()
+
     async def _connect(self) -> None:
         async with self._connecting:
+            self._still_open()
             if self._client.connected:
                 return
             self.link.closed()
@@ -283,8 +314,10 @@ class Line:
             try:
                 await self._client.connect(self._connect_timeout_s)
             except TransientError as error:
+                self.counters.errors += 1
                 self.link.down(error.text, error.remedy)
                 raise
+            self._still_open()
 
 
 def _closed() -> TransientError:
