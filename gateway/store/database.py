@@ -19,6 +19,7 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 _VERSION = 1
+_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _REMEDY = "free the disk; the gateway keeps running and tries again"
 
 
@@ -49,8 +50,10 @@ class Database:
         try:
             self._db = self._opened()
         except sqlite3.DatabaseError as error:
-            if not self.path.exists() or "unable to open" in str(error):
-                raise PermanentError(f"store {self.path}: {error}", remedy="make the state directory writable") from error
+            # The low byte is the kind of fault. A file that is locked, or a disk that is full, is no damage: nothing may be moved then.
+            if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF not in _DAMAGE:
+                remedy = "make the state directory writable, free its disk, end other users of the file"
+                raise PermanentError(f"store {self.path}: {error}", remedy=remedy) from error
             self.quarantined = self.path.with_suffix(f".damaged-{self._clock.wall_ns()}")
             log.warning("store.quarantined", path=str(self.path), moved_to=str(self.quarantined), reason=str(error))
             self.path.rename(self.quarantined)
@@ -80,7 +83,14 @@ class Database:
             self._db = None
 
     async def _call(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        asked = asyncio.get_running_loop().run_in_executor(self._thread, work)
+        try:
+            return await asyncio.shield(asked)
+        except asyncio.CancelledError:
+            # What was asked for is carried out, so that whoever asked can know what became of it.
+            await asyncio.wait((asked,))
+            asked.exception()
+            raise
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run something in the store's thread, in one transaction.

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import numpy.typing as npt
+import structlog
 
 from gateway.core.batch import Batch, Watermark
 from gateway.core.clock import NS_PER_S, Clock
@@ -18,9 +19,13 @@ from gateway.core.protocols import Flowing
 from gateway.core.tags import TagTable
 from gateway.store.database import Database
 
+log = structlog.get_logger(__name__)
+
 _COLUMNS = (("tag", np.int32), ("value", np.float64), ("quality", np.uint16), ("source_time_ns", np.int64))
 _PREDICTION_LIMIT = 10_000
 _PRUNE_CHUNK = 50
+_OPEN_LIMIT = 1_000_000  # samples, and 20 more for each item, that wait in memory for a disk that refuses them
+_ITEM_WEIGHT = 20
 
 
 @dataclass(slots=True)
@@ -77,7 +82,7 @@ class History:
         self._band = np.empty(0)
         self._last_value = np.empty(0)
         self._last_quality = np.empty(0, np.uint16)
-        self.lost_predictions = 0
+        self.lost_predictions = self.lost_samples = 0
 
     def keep_exact(self, tags: Iterable[int]) -> None:
         """From now on, these tags are stored without dead band."""
@@ -103,7 +108,23 @@ class History:
             del self._predictions[:-_PREDICTION_LIMIT]
         due = [name for name, block in self._open.items() if not 0 <= now_ns - block.started_wall_ns < self._block_ns]
         if due:
-            await self.flush(due)
+            try:
+                await self.flush(due)
+            except TransientError:
+                self._shed()
+                raise
+
+    def _shed(self) -> None:
+        """A disk that stays full must not fill the memory: beyond the limit the older half of what is open goes, and is counted."""
+        if sum(block.samples + _ITEM_WEIGHT * len(block.items) for block in self._open.values()) <= _OPEN_LIMIT:
+            return
+        for block in self._open.values():
+            gone = block.items[: len(block.items) // 2]
+            del block.items[: len(gone)]
+            lost = sum(len(item) for item in gone if isinstance(item, Batch))
+            block.samples -= lost
+            self.lost_samples += lost
+        log.warning("history.lost", samples=self.lost_samples)
 
     def _thinned(self, batch: Batch) -> Batch:
         """The batch without samples that moved by less than their tag's dead band and kept their quality."""
@@ -137,8 +158,9 @@ class History:
         chosen = {name: self._open[name] for name in (self._open if names is None else names) if self._open[name].items}
         predictions = list(self._predictions)
         now_ns = self._clock.wall_ns()
+        done: list[dict[int, int]] = []
 
-        def write(connection: sqlite3.Connection) -> dict[int, int]:
+        def write(connection: sqlite3.Connection) -> None:
             known = dict(self._ids)
             for name, block in chosen.items():
                 self._write_block(connection, name, block, now_ns, known)
@@ -148,12 +170,20 @@ class History:
                 [_prediction_row(prediction) for prediction in predictions],
             )
             self._prune(connection, now_ns)
-            return known
+            done.append(known)
 
-        self._ids = await self._database.run(write)
-        for name in chosen:
-            del self._open[name]
-        del self._predictions[: len(predictions)]
+        try:
+            await self._database.run(write)
+        except TransientError:
+            done.clear()
+            raise
+        finally:
+            # Also when cancelled meanwhile: what is written must not be written again.
+            if done:
+                self._ids = done[0]
+                for name in chosen:
+                    del self._open[name]
+                del self._predictions[: len(predictions)]
 
     def _write_block(self, connection: sqlite3.Connection, name: str, block: _Open, now_ns: int, known: dict[int, int]) -> None:
         batches = [item for item in block.items if isinstance(item, Batch)]
@@ -194,7 +224,7 @@ class History:
         """
         length_ns = round(length_s * NS_PER_S)
 
-        def read(connection: sqlite3.Connection) -> list[tuple[str, bytes]]:
+        def read(connection: sqlite3.Connection) -> tuple[list[tuple[str, bytes]], dict[int, str]]:
             rows: list[tuple[str, bytes]] = []
             for group in groups:
                 cursor = connection.execute("SELECT last_ns, data FROM blocks WHERE group_name = ? ORDER BY id DESC", (group,))
@@ -206,11 +236,11 @@ class History:
                         break
                     part.append(data)
                 rows.extend((group, data) for data in reversed(part))
-            return rows
+            return rows, dict(_tag_names(connection))
 
-        names = dict(await self._database.run(_tag_names))
         items: list[Batch | Watermark] = []
-        for group, data in await self._database.run(read):
+        rows, names = await self._database.run(read)
+        for group, data in rows:
             items.extend(self._unpacked(group, data, names))
         for group in groups:
             items.extend(self._open[group].items if group in self._open else ())
@@ -253,15 +283,15 @@ class History:
             return []
         number = self._table.number(tag)
         group = self._table.group(self._table[number].group).name
-        names = dict(await self._database.run(_tag_names))
 
-        def read(connection: sqlite3.Connection) -> list[bytes]:
+        def read(connection: sqlite3.Connection) -> tuple[list[bytes], dict[int, str]]:
             cursor = connection.execute(
                 "SELECT data FROM blocks WHERE group_name = ? AND last_ns >= ? AND first_ns <= ? ORDER BY id", (group, since_ns, until_ns)
             )
-            return [row[0] for row in cursor]
+            return [row[0] for row in cursor], dict(_tag_names(connection))
 
-        items = [item for data in await self._database.run(read) for item in self._unpacked(group, data, names)]
+        blocks, names = await self._database.run(read)
+        items = [item for data in blocks for item in self._unpacked(group, data, names)]
         items.extend(self._open[group].items if group in self._open else ())
         found = [row for item in items if isinstance(item, Batch) for row in _rows_of(item, number, tag)]
         return [row for row in found if since_ns <= row.source_time_ns <= until_ns][-limit:]

@@ -1,5 +1,6 @@
 """The journal: alarms, events and commands, for queries."""
 
+import asyncio
 import json
 import sqlite3
 from collections import deque
@@ -26,6 +27,7 @@ class StoredJournal:
         self._database = database
         self._clock = clock
         self._waiting: deque[tuple[str, int, str]] = deque(maxlen=_LIMIT)
+        self._turn = asyncio.Lock()
 
     def record(self, kind: str, wall_ns: int, body: Mapping[str, object]) -> None:
         """Keep one entry; never blocks."""
@@ -39,6 +41,10 @@ class StoredJournal:
 
     async def flush(self) -> None:
         """Write what waits; what the disk refuses goes on waiting."""
+        async with self._turn:
+            await self._flush()
+
+    async def _flush(self) -> None:
         rows = list(self._waiting)
         if not rows:
             return
@@ -46,12 +52,11 @@ class StoredJournal:
         def write(connection: sqlite3.Connection) -> None:
             connection.executemany("INSERT INTO journal (kind, wall_ns, body) VALUES (?, ?, ?)", rows)
 
+        self._waiting.clear()
         try:
             await self._database.run(write)
         except TransientError:
-            return
-        for _ in rows:
-            self._waiting.popleft()
+            self._waiting = deque([*rows, *self._waiting], maxlen=_LIMIT)
 
     async def newest(self, limit: int = 200) -> list[dict[str, Any]]:
         """The newest entries, newest first.

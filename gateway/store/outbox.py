@@ -167,11 +167,21 @@ class Outbox:
         portion = list(self._fresh)
         if not portion:
             return
+        # Out of reach of `put`, which drops from the front when memory is full.
+        self._fresh.clear()
+        self._counts.in_flight = len(portion)
+        try:
+            await self._store(portion)
+        finally:
+            self._counts.in_flight = 0
+
+    async def _store(self, portion: Sequence[tuple[int, Message]]) -> None:
+        done: list[tuple[int, int]] = []
         now_ns = self._clock.wall_ns()
         size = sum(len(message.payload) for _, message in portion)
         excess = self._stored_bytes + size - self._max_bytes
 
-        def write(connection: sqlite3.Connection) -> tuple[int, int]:
+        def write(connection: sqlite3.Connection) -> None:
             connection.executemany(
                 "INSERT INTO outbox (sink, topic, payload, retain, stored_wall_ns) VALUES (?, ?, ?, ?, ?)",
                 [(self._sink.name, m.topic, m.payload, m.retain, now_ns) for _, m in portion],
@@ -185,11 +195,23 @@ class Outbox:
                         break
                     connection.execute("DELETE FROM outbox WHERE id = ?", (row,))
                     dropped, freed = dropped + 1, freed + length
-            return dropped, freed
+            done.append((dropped, freed))
 
-        dropped, freed = await self._database.run(write)
-        for _ in portion:
-            self._fresh.popleft()
+        try:
+            await self._database.run(write)
+        except TransientError:
+            self._fresh.extendleft(reversed(portion))
+            raise
+        except asyncio.CancelledError:
+            if done:
+                self._note_stored(portion, now_ns, *done[0])
+            else:
+                self._fresh.extendleft(reversed(portion))
+            raise
+        self._note_stored(portion, now_ns, *done[0])
+
+    def _note_stored(self, portion: Sequence[tuple[int, Message]], now_ns: int, dropped: int, freed: int) -> None:
+        size = sum(len(message.payload) for _, message in portion)
         if not self._stored:
             self._oldest_wall_ns = now_ns
         self._stored += len(portion) - dropped
