@@ -3,6 +3,8 @@
 import sys
 from importlib import import_module
 from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
 
 import click
 
@@ -50,11 +52,28 @@ def cli() -> None:
     """
 
 
+def _check_names() -> None:
+    """Each of our top-level packages must be ours: another distribution may bring one of the same name.
+
+    Raises:
+        ConfigError: One of them is somebody else's, or missing.
+    """
+    from gateway.core.errors import ConfigError
+
+    ours = Path(__file__).resolve().parents[2]
+    for name in ("connectors", "inference", "preprocess", "tui"):
+        spec = find_spec(name)
+        if spec is None or spec.origin is None or Path(spec.origin).resolve().parents[1] != ours:
+            where = spec.origin if spec is not None else "nowhere"
+            raise ConfigError(f"package '{name}' is not Lineside's ({where})", remedy="install Lineside into an environment of its own")
+
+
 def main() -> None:
     """Entry point: errors become one line and an exit code (2: correct something; 1: it failed; 130: interrupted)."""
     from gateway.core.errors import ConfigError, LinesideError
 
     try:
+        _check_names()
         cli(standalone_mode=False)
     except click.exceptions.Abort:
         sys.exit(130)

@@ -40,11 +40,11 @@ class Bench:
         self.guard.add(machine, model="bearing", asset=asset, outputs=OUTPUTS, rules=rules)
         self.running.append(asyncio.create_task(self.guard.run_target(machine.name)))
 
-    async def command(self, kind: CommandKind, target: str = "pump1-out", **more: Any) -> CommandResult:
+    async def command(self, kind: CommandKind, target: str = "pump1-out", **more: Any) -> CommandResult:  # noqa: ANN401 - fields of a Command
         """Ask the guard for something."""
         return await self.guard.handle(Command("1", "anna", kind, target, **more))
 
-    async def offer(self, values: tuple[float, ...] = (50.0, 20.0), **more: Any) -> None:
+    async def offer(self, values: tuple[float, ...] = (50.0, 20.0), **more: Any) -> None:  # noqa: ANN401 - fields of a Prediction
         """Offer a prediction and let it be written."""
         self.guard.offer(prediction(self.clock, values, **more))
         await settle()
@@ -410,7 +410,7 @@ _events = st.one_of(
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(events=st.lists(_events, max_size=40))
 def test_the_guard_keeps_its_promises_whatever_happens(tmp_path_factory: pytest.TempPathFactory, events: list[Any]) -> None:
-    """OFF writes nothing; every write has its audit record before it; only fresh, finite, allowed values arrive; HELD writes the hold value."""
+    """OFF writes nothing; every write has its audit record before it; only fresh, finite, allowed values arrive; HELD holds."""
     asyncio.run(_play(tmp_path_factory.mktemp("guard"), events))
 
 

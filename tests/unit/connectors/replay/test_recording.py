@@ -1,6 +1,7 @@
 """CSV recordings: whatever its dialect a file gives the same columns, and a fault is named by file and line."""
 
 import gzip
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -118,7 +119,8 @@ def test_a_file_or_column_that_is_not_there_is_said(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such file"):
         read_recording(tmp_path / "none.csv")
     path = written(tmp_path, PLAIN)
-    for attempt in (lambda: read_recording(path, "x"), lambda: read_recording(path).only(["x"])):
+    attempts: list[Callable[[], object]] = [lambda: read_recording(path, "x"), lambda: read_recording(path).only(["x"])]
+    for attempt in attempts:
         with pytest.raises(ConfigError, match=r":1: no column 'x' -> the file has: ") as caught:
             attempt()
         assert "a, b" in str(caught.value)

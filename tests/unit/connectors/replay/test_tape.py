@@ -35,7 +35,9 @@ def batches(draw: st.DrawFn) -> Batch:
     return Batch(
         draw(st.integers(0, 1)),
         draw(st.integers(0, 2**40)),
-        *(draw(_INT64) for _ in range(3)),
+        draw(_INT64),
+        draw(_INT64),
+        draw(_INT64),
         draw(arrays.arrays(np.int32, n)),
         draw(arrays.arrays(np.uint64, n)).view(np.float64),  # any NaN pattern, any subnormal
         draw(arrays.arrays(np.uint16, n)),
