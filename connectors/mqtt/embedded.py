@@ -5,7 +5,7 @@ import logging
 import socket
 import threading
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from gateway.core.errors import ConfigError
 
@@ -43,7 +43,8 @@ class EmbeddedBroker:
 
     async def __aenter__(self) -> Self:
         self._thread.start()
-        await asyncio.to_thread(self._ready.wait, _START_TIMEOUT_S)
+        if not await asyncio.to_thread(self._ready.wait, _START_TIMEOUT_S):
+            self._error = TimeoutError(f"not ready after {_START_TIMEOUT_S:.0f} s")
         if self._error is not None:
             raise ConfigError(f"the embedded broker does not start: {self._error}", remedy="pip install 'lineside[demo]'")
         return self
@@ -66,13 +67,24 @@ class EmbeddedBroker:
 
         for name in ("amqtt", "transitions"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
-        configuration = {
-            "listeners": {"default": {"type": "tcp", "bind": f"{self.host}:{self.port}"}},
-            "plugins": {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}},
-        }
-        broker = Broker(configuration)
-        await broker.start()
+        for port in (self.port, 0):
+            # Between the probe and the start, another program may have taken the port.
+            self.port = port or free_port(self.host)
+            broker = Broker(self._configuration())
+            try:
+                await broker.start()
+            except Exception as error:
+                if not port or "in use" not in str(error):
+                    raise
+                continue
+            break
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         self._ready.set()
         await self._stop.wait()
         await broker.shutdown()
+
+    def _configuration(self) -> dict[str, Any]:
+        return {
+            "listeners": {"default": {"type": "tcp", "bind": f"{self.host}:{self.port}"}},
+            "plugins": {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}},
+        }

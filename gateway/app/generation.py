@@ -115,6 +115,7 @@ class Generation:
             self._values.outlet(predictor.queue, predictor.steps.groups)
             self._start(predictor.stage_name, predictor.run)
         self._read()
+        await house.modbus.keep({(source.host, source.port) for source in settings.sources})
 
     async def _model(self, index: int) -> tuple[Predictor, set[int]]:
         house, model = self._house, self.loaded.settings.models[index]
