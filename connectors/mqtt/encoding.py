@@ -119,7 +119,12 @@ class Encoder:
             "age_ms": prediction.oldest_age_ns(now_mono_ns) / NS_PER_MS,
             "trace_ms": prediction.trace.steps_ms(),
             "outputs": outputs,
-            "previous": {"sequence": previous[0], "trace_ms": previous[1].steps_ms()} if previous else None,
+            "previous": _previous(*previous) if previous else None,
         }
         topic = self._topics.prediction.format(gateway=self._gateway, model=prediction.model, asset=prediction.asset)
         return Message(topic, orjson.dumps(body, option=_OPTIONS))
+
+
+def _previous(sequence: int, trace: Trace) -> dict[str, Any]:
+    """The result before, closed: its own number, the one it was written under, and its whole way."""
+    return {"sequence": sequence, "written_sequence": trace.written_sequence, "trace_ms": trace.steps_ms()}

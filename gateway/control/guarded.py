@@ -165,7 +165,7 @@ class GuardedTarget:
             return
         self._describe(quality, values)
         written_ns = self.past.write_ns
-        trace = replace(prediction.trace, written_ns=written_ns, read_back_ns=read_back_ns)
+        trace = replace(prediction.trace, written_ns=written_ns, read_back_ns=read_back_ns, written_sequence=self.sequence)
         if trace.requested_ns:
             self.past.loop_ms = ((read_back_ns or written_ns) - trace.requested_ns) / NS_PER_MS
         if not self.rules.dry_run:

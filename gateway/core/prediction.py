@@ -41,7 +41,10 @@ class OutputSpec:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Monotonic instants of one result, in nanoseconds; 0 where it has not come so far."""
+    """Monotonic instants of one result, in nanoseconds; 0 where it has not come so far.
+
+    `written_sequence` is the number it was written under, as it stands beside the value in the device.
+    """
 
     requested_ns: int = 0
     received_ns: int = 0
@@ -50,6 +53,7 @@ class Trace:
     inference_end_ns: int = 0
     written_ns: int = 0
     read_back_ns: int = 0
+    written_sequence: int = 0
 
     def steps_ms(self) -> dict[str, float]:
         """Milliseconds of each part that has both of its ends, in order of the way."""

@@ -158,19 +158,26 @@ def _error(said: dict[int, list[float]], names: list[str], target: str) -> float
     return math.sqrt(np.mean([np.mean(part) for part in squares.values()]))
 
 
-def test_an_independent_client_sees_each_prediction_in_the_registers_bit_by_bit(live: Run) -> None:
+def test_an_independent_client_sees_each_prediction_in_the_registers_bit_by_bit(live: Run, capsys: pytest.CaptureFixture[str]) -> None:
     blocks = {struct.unpack_from(">I", block, 4)[0]: block for block in live.registers}
     first, last = min(blocks), max(blocks)
 
     assert sorted(blocks) == list(range(first, last + 1)), "missed sequence numbers"
     assert last == live.written
-    by_values = {_words(message): message for message in live.messages if message["outcome"] == "inferred"}
-    carried = [block for block in live.registers if struct.unpack_from(">H", block, 2)[0] < 128]
-    assert len(carried) > 2500
-    for block in carried:
-        message = by_values[block[20:]]
-        assert struct.unpack_from(">H", block, 2)[0] == message["quality"]
     assert {m["sequence"] for m in live.messages} == set(range(1, len(live.messages) + 1)), "missed messages"
+    # A message carries, closed, the result before it, and the number under which that was written.
+    written = {m["previous"]["sequence"]: m["previous"]["written_sequence"] for m in live.messages if m["previous"]}
+    inferred = [message for message in live.messages if message["outcome"] == "inferred"]
+    # The last one has no message behind it; one that a newer overtook on its way to the device was never written.
+    apart = [message["sequence"] for message in inferred[:-1] if message["sequence"] not in written]
+    assert len(apart) <= 0.01 * len(inferred)
+    for message in inferred:
+        if message["sequence"] in written:
+            block = blocks[written[message["sequence"]]]
+            assert block[20:] == _words(message)
+            assert struct.unpack_from(">H", block, 2)[0] == message["quality"]
+    with capsys.disabled():
+        print(f"\n{len(blocks)} writes seen, none missed; of {len(inferred)} predictions {len(apart)} were overtaken before the write")
 
 
 def _words(message: dict[str, Any]) -> bytes:
