@@ -16,6 +16,7 @@ from gateway.core.quality import describe
 from gateway.core.tags import TagTable
 
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY
+_NO_WILDCARDS = {ord("+"): "_", ord("#"): "_", 0: "_"}
 # A source that sends the same tags again and again has their names and units encoded once.
 _KNOWN_LIMIT = 256
 
@@ -28,6 +29,11 @@ def stamp(time_ns: int) -> str:
     except (OverflowError, ValueError, OSError):
         return str(time_ns)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{rest_ns // NS_PER_MS:03d}Z"
+
+
+def _topic(template: str, **names: str) -> str:
+    """A filled template; a name must not bring in wildcards."""
+    return template.format(**names).translate(_NO_WILDCARDS)
 
 
 class Encoder:
@@ -68,7 +74,7 @@ class Encoder:
             "quality": batch.quality,
             "time_ms": batch.source_time_ns // NS_PER_MS,
         }
-        topic = self._topics.values.format(gateway=self._gateway, source=group.source, group=group.name.rsplit("/", 1)[-1])
+        topic = _topic(self._topics.values, gateway=self._gateway, source=group.source, group=group.name.rsplit("/", 1)[-1])
         return Message(topic, orjson.dumps(body, option=_OPTIONS))
 
     def _names(self, batch: Batch) -> tuple[list[str], list[str]]:
@@ -121,7 +127,7 @@ class Encoder:
             "outputs": outputs,
             "previous": _previous(*previous) if previous else None,
         }
-        topic = self._topics.prediction.format(gateway=self._gateway, model=prediction.model, asset=prediction.asset)
+        topic = _topic(self._topics.prediction, gateway=self._gateway, model=prediction.model, asset=prediction.asset)
         return Message(topic, orjson.dumps(body, option=_OPTIONS))
 
 

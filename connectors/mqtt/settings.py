@@ -41,12 +41,27 @@ class SecretReference(_Settings):
             raise ConfigError(f"secret file {self.file} cannot be read", remedy="create it, readable by the gateway only") from error
 
 
+_PLACES = {"values": ("gateway", "source", "group"), "prediction": ("gateway", "model", "asset"), "state": ("gateway",)}
+
+
 class TopicSettings(_Settings):
     """Topic templates. `{gateway}` and the names given below are filled in."""
 
     values: str = Field("lineside/{gateway}/{source}/{group}", description="Of a batch of values: {source}, {group}.")
     prediction: str = Field("lineside/{gateway}/prediction/{model}/{asset}", description="Of a prediction: {model}, {asset}.")
     state: str = Field("lineside/{gateway}/state", description="`online`, or `offline` by last will; retained.")
+
+    @model_validator(mode="after")
+    def _fillable(self) -> "TopicSettings":
+        for kind, names in _PLACES.items():
+            template: str = getattr(self, kind)
+            try:
+                topic = template.format(**dict.fromkeys(names, "x"))
+            except (KeyError, IndexError, ValueError, AttributeError):
+                raise ValueError(f"{kind}: '{template}' can be filled with {', '.join(f'{{{name}}}' for name in names)} only") from None
+            if not topic or set(topic) & set("+#\0"):
+                raise ValueError(f"{kind}: '{template}' is no topic to publish to: it is empty or holds '+' or '#'")
+        return self
 
 
 class MqttSettings(_Settings):
@@ -56,6 +71,7 @@ class MqttSettings(_Settings):
     type: Literal["mqtt"] = Field(description="Connector.")
     host: str = Field(min_length=1, description="Host name or address of the broker.")
     port: int = Field(1883, ge=1, le=65535, description="TCP port.")
+    protocol: Literal["3.1.1", "5"] = Field("3.1.1", description="Version of MQTT; with 5 some brokers say why they end a session.")
     username: str | None = Field(None, description="User name, if the broker asks for one.")
     password: SecretReference | None = Field(None, description="Where the password is kept.")
     client_id: str | None = Field(None, description="Client id; made from the machine id and the gateway's name if left out.")

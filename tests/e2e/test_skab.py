@@ -18,7 +18,7 @@ from gateway.config.load import load
 from gateway.core.clock import NS_PER_S, SystemClock
 from gateway.core.window import Window
 from tests.e2e import skab
-from tests.e2e.processes import LINESIDE, compiled, free_port, listens, mosquitto, process, wait_for
+from tests.e2e.processes import LINESIDE, compiled, free_port, mosquitto, process, wait_for
 
 pytestmark = [
     pytest.mark.needs("recordings", "torch", "mosquitto", "libmodbus"),
@@ -80,7 +80,9 @@ async def _live(bundle: Path, folder: Path) -> Run:
         with process(subscribe, heard), process(record, folder / "record.log"):
             await asyncio.to_thread(wait_for, lambda: tape.exists() and tape.stat().st_size > 0, "the tape")
             with process(serve, folder / "plant.log") as plant:
-                await asyncio.to_thread(wait_for, lambda: listens(plant_port), "the plant")
+                # The first request starts the recording; it must be the gateway's.
+                header = tape.stat().st_size
+                await asyncio.to_thread(wait_for, lambda: tape.stat().st_size > header, "the first row", 60)
                 with process([str(observer), "127.0.0.1", str(plant_port), "1000", str(BLOCK_WORDS), "2"], seen):
                     assert await asyncio.to_thread(plant.wait, 600) == 0
             snapshot = gateway.snapshot([])

@@ -2,16 +2,17 @@
 
 import asyncio
 import json
+import shutil
 import socket
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
+from connectors.mqtt.embedded import EmbeddedBroker
 from connectors.mqtt.encoding import Encoder
 from connectors.mqtt.settings import MqttSettings, TopicSettings
 from connectors.mqtt.sink import MqttSink
@@ -22,18 +23,18 @@ from gateway.core.protocols import Message
 from gateway.core.tags import DataType, Tag, TagTable
 from tests.e2e.processes import free_port, listens, mosquitto, process, wait_for
 
-pytestmark = [pytest.mark.needs("mosquitto"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.needs("mosquitto"), pytest.mark.timeout(240)]
 
 
-def sink_of(port: int, **more: object) -> MqttSink:
+def sink_of(port: int, *, first_pause_s: float = 0.5, longest_pause_s: float = 10.0, **more: object) -> MqttSink:
     settings = MqttSettings.model_validate({"name": "broker", "type": "mqtt", "host": "127.0.0.1", "port": port, **more})
-    return MqttSink(settings, "EDGE", SystemClock())
+    return MqttSink(settings, "EDGE", SystemClock(), first_pause_s=first_pause_s, longest_pause_s=longest_pause_s)
 
 
 @contextmanager
 def subscriber(port: int, folder: Path, topic: str = "#") -> Iterator[Path]:
     out = folder / "heard.txt"
-    with process(["mosquitto_sub", "-p", str(port), "-t", topic, "-q", "1", "-F", "%t %p"], out):
+    with process(["mosquitto_sub", "-p", str(port), "-t", topic, "-t", "ready", "-q", "1", "-F", "%t %p"], out):
         ready = ["mosquitto_pub", "-p", str(port), "-t", "ready", "-m", "yes", "-r"]
         subprocess.run(ready, check=True)
         wait_for(lambda: "ready yes" in out.read_text(), "the subscriber")
@@ -51,7 +52,9 @@ async def test_what_is_accepted_has_arrived_and_the_last_will_is_left(tmp_path: 
             delivery = await sink.deliver([Message(f"t/{i}", str(i).encode()) for i in range(50)])
             assert delivery.accepted == tuple(range(50))
             await eventually(heard, "t/49 49")
-            connection: Any = sink._client._client.socket() if sink._client else None
+            assert sink._client is not None
+            connection = sink._client._client.socket()
+            assert isinstance(connection, socket.socket)
             assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
             await eventually(heard, "lineside/EDGE/state online")
             connection.shutdown(socket.SHUT_RDWR)
@@ -75,7 +78,7 @@ async def test_without_a_broker_all_is_kept_and_the_condition_says_why() -> None
 
     assert delivery.kept == (0,)
     assert sink.conditions()[0].active
-    assert "check the broker" in sink.conditions()[0].remedy
+    assert "check that the broker runs" in sink.conditions()[0].remedy
 
 
 @asynccontextmanager
@@ -113,19 +116,96 @@ async def proxy(target: int) -> AsyncIterator[tuple[int, list[asyncio.StreamWrit
         await asyncio.sleep(0.05)
 
 
-async def test_a_link_that_is_cut_comes_back_every_time(tmp_path: Path) -> None:
+def cut(writers: list[asyncio.StreamWriter]) -> None:
+    for writer in writers:
+        writer.transport.abort()
+    writers.clear()
+
+
+async def test_a_link_cut_a_thousand_times_comes_back_every_time(tmp_path: Path) -> None:
     with mosquitto(tmp_path) as port:
-        async with proxy(port) as (near, writers), sink_of(near) as sink:
-            sink._reconnect._first_s = sink._reconnect._cap_s = 0.01
-            for cut in range(25):
+        async with proxy(port) as (near, writers), sink_of(near, first_pause_s=0.001, longest_pause_s=0.001) as sink:
+            for _ in range(1000):
                 await asyncio.wait_for(sink.ready(), 20)
-                for writer in writers:
-                    writer.transport.abort()
-                writers.clear()
-                again = cut + 1
-                await asyncio.to_thread(wait_for, lambda again=again: sink.status().reconnects >= again, "the reconnect")  # type: ignore[misc]
+                cut(writers)
+                while sink._up.is_set():  # noqa: ASYNC110 - the loss is the event
+                    await asyncio.sleep(0)
             await asyncio.wait_for(sink.ready(), 20)
+            assert sink.status().reconnects == 1000
             assert (await sink.deliver([Message("a", b"x")])).accepted == (0,)
+
+
+async def test_while_the_link_is_cut_and_cut_nothing_accepted_is_lost_and_nothing_is_called_poison(tmp_path: Path) -> None:
+    messages = [Message(f"cut/{i % 7}", f"message {i} ".encode() + b"x" * (i % 50)) for i in range(600)]
+    with mosquitto(tmp_path) as port, subscriber(port, tmp_path, "cut/#") as heard:
+        async with proxy(port) as (near, writers), sink_of(near, first_pause_s=0.001, longest_pause_s=0.001) as sink:
+
+            async def cut_and_cut() -> None:
+                while True:
+                    await asyncio.sleep(0.02)
+                    cut(writers)
+
+            cutting = asyncio.create_task(cut_and_cut(), name="cutting")
+            waiting = messages
+            accepted: list[Message] = []
+            while waiting:
+                await asyncio.wait_for(sink.ready(), 20)
+                delivery = await sink.deliver(waiting[:50])
+                assert not delivery.rejected
+                assert sorted((*delivery.accepted, *delivery.kept)) == list(range(len(waiting[:50])))
+                accepted += [waiting[i] for i in delivery.accepted]
+                waiting = [waiting[i] for i in delivery.kept] + waiting[50:]
+            cutting.cancel()
+            await asyncio.gather(cutting, return_exceptions=True)
+            assert sink.status().reconnects > 3
+            assert sink.status().accepted == len(accepted) == len(messages)
+        await asyncio.to_thread(wait_for, lambda: {m.payload for m in messages} <= set(said(heard)), "every message")
+
+
+def said(heard: Path) -> list[bytes]:
+    return [line.partition(b" ")[2] for line in heard.read_bytes().splitlines()]
+
+
+async def test_who_leaves_says_offline_without_waiting_for_the_last_will(tmp_path: Path) -> None:
+    with mosquitto(tmp_path) as port, subscriber(port, tmp_path) as heard:
+        async with sink_of(port) as sink:
+            await asyncio.wait_for(sink.ready(), 10)
+        await eventually(heard, "lineside/EDGE/state offline")
+        assert "socket error" not in (tmp_path / "mosquitto.log").read_text()
+
+
+@contextmanager
+def broker(folder: Path, *lines: str, port: int = 0) -> Iterator[int]:
+    """A real broker with a configuration of its own."""
+    port = port or free_port()
+    file = folder / "own.conf"
+    file.write_text("\n".join((f"listener {port} 127.0.0.1", "allow_anonymous true", "persistence false", *lines)) + "\n")
+    executable = shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/usr/bin:/bin") or "mosquitto"
+    with process([executable, "-c", str(file)]):
+        wait_for(lambda: listens(port), "mosquitto")
+        yield port
+
+
+@pytest.mark.parametrize("protocol", ["5", "3.1.1"])
+async def test_a_message_the_broker_cannot_stand_is_found_and_blocks_nobody(tmp_path: Path, protocol: str) -> None:
+    messages = [Message("t", str(i).encode() * 10) for i in range(30)]
+    messages[11] = Message("t", b"x" * 20_000)
+    with broker(tmp_path, "max_packet_size 4096") as port, subscriber(port, tmp_path, "t") as heard:
+        async with sink_of(port, first_pause_s=0.01, protocol=protocol) as sink:
+            waiting = messages
+            rejected: list[str] = []
+            for _ in range(40):
+                await asyncio.wait_for(sink.ready(), 20)
+                delivery = await sink.deliver(waiting)
+                rejected += [reason for _, reason in delivery.rejected]
+                waiting = [waiting[i] for i in delivery.kept]
+                if not waiting:
+                    break
+        assert not waiting
+        assert len(rejected) == 1
+        assert "20000 bytes" in rejected[0]
+        expected = {m.payload for m in messages if len(m.payload) < 4096}
+        await asyncio.to_thread(wait_for, lambda: expected <= set(said(heard)), "the others")
 
 
 async def test_a_broker_that_restarts_is_found_again(tmp_path: Path) -> None:
@@ -135,10 +215,7 @@ async def test_a_broker_that_restarts_is_found_again(tmp_path: Path) -> None:
         await asyncio.wait_for(sink.ready(), 10)
     try:
         await asyncio.to_thread(wait_for, lambda: any(c.active for c in sink.conditions()), "the loss")
-        configuration = tmp_path / "again.conf"
-        configuration.write_text(f"listener {port} 127.0.0.1\nallow_anonymous true\n")
-        with process(["/usr/sbin/mosquitto", "-c", str(configuration)]):
-            await asyncio.to_thread(wait_for, lambda: listens(port), "mosquitto")
+        with broker(tmp_path, port=port):
             await asyncio.wait_for(sink.ready(), 20)
             assert (await sink.deliver([Message("a", b"x")])).accepted == (0,)
             assert not any(c.active for c in sink.conditions())
@@ -146,14 +223,29 @@ async def test_a_broker_that_restarts_is_found_again(tmp_path: Path) -> None:
         await sink.__aexit__(None, None, None)
 
 
-async def test_two_clients_of_one_id_are_named_as_such(tmp_path: Path) -> None:
+@pytest.mark.parametrize("protocol", ["5", "3.1.1"])
+async def test_two_clients_of_one_id_are_named_stop_fighting_and_recover(tmp_path: Path, protocol: str) -> None:
     with mosquitto(tmp_path) as port:
-        async with sink_of(port, client_id="same") as one, sink_of(port, client_id="same") as two:
+        async with sink_of(port, first_pause_s=0.05, client_id="same", protocol=protocol) as one:
+            async with sink_of(port, first_pause_s=0.05, client_id="same", protocol=protocol) as two:
 
-            def named() -> bool:
-                return any("session taken over" in c.text for sink in (one, two) for c in sink.conditions())
+                def named() -> bool:
+                    return all(any(c.active and "session taken over" in c.text for c in sink.conditions()) for sink in (one, two))
 
-            await asyncio.to_thread(wait_for, named, "the name of the fault", 60)
+                await asyncio.to_thread(wait_for, named, "the name of the fault", 60)
+                assert all("client_id" in c.remedy for sink in (one, two) for c in sink.conditions())
+                assert min(one._reconnect.tries, two._reconnect.tries) == 0 or max(one._reconnect.tries, two._reconnect.tries) >= 3
+            await asyncio.to_thread(wait_for, lambda: not any(c.active for c in one.conditions()), "peace", 60)
+
+
+async def test_the_embedded_broker_of_the_demo_takes_and_hands_on(tmp_path: Path) -> None:
+    async with EmbeddedBroker() as embedded:
+        with subscriber(embedded.port, tmp_path, "t/#") as heard:
+            async with sink_of(embedded.port) as sink:
+                await asyncio.wait_for(sink.ready(), 10)
+                assert (await sink.deliver([Message("t/a", b"x")])).accepted == (0,)
+                assert not sink.conditions()
+                await eventually(heard, "t/a x")
 
 
 def test_messages_carry_what_a_subscriber_needs() -> None:
