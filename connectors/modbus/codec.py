@@ -103,9 +103,11 @@ class Codec:
         raw = np.frombuffer(data, np.uint8)
         ordered = raw[self._straight] if self._straight is not None else raw.take(self._gather)
         values = np.empty(len(self.fields))
-        for run in self._runs:
-            part = ordered[run.place].view(_DTYPES[run.type])
-            values[run.columns] = part if run.type is not WireType.BOOL else part != 0
+        # A signalling NaN in the registers is a NaN like any other, not a warning.
+        with np.errstate(invalid="ignore"):
+            for run in self._runs:
+                part = ordered[run.place].view(_DTYPES[run.type])
+                values[run.columns] = part if run.type is not WireType.BOOL else part != 0
         return self._scaled.engineering(values if self._back is None else values.take(self._back))
 
     def _of(self, kind: WireType) -> list[int]:

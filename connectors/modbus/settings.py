@@ -54,7 +54,7 @@ def parse_address(text: str) -> tuple[Table, int]:
 
 
 class _Settings(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 def _as_text(value: object) -> object:

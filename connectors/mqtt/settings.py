@@ -10,7 +10,7 @@ from gateway.core.errors import ConfigError
 
 
 class _Settings(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class SecretReference(_Settings):

@@ -191,7 +191,7 @@ class _Check:
             for signal in chain.signals():
                 try:
                     tag = model.tag_of(asset, signal)
-                except (KeyError, IndexError, ValueError):
+                except (KeyError, IndexError, ValueError, AttributeError):
                     self.say((*path, "inputs"), f"pattern '{model.inputs}' is not understood", "use {asset} and {input} only")
                     return
                 self._input(signal, tag, at, units.get(signal))

@@ -9,7 +9,7 @@ from inference.settings import ModelSettings
 
 
 class _Settings(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class MetricsSettings(_Settings):

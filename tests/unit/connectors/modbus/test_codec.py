@@ -127,3 +127,9 @@ def test_a_bit_may_be_inverted_by_scale_and_offset() -> None:
     codec = BitCodec([Field(1, WireType.BOOL, scale=-1, offset_value=1)])
     assert codec.decode(b"\x02").tolist() == [0.0]
     assert codec.encode([0.0]) == b"\x02"
+
+
+def test_a_signalling_nan_in_the_registers_is_a_nan_and_no_warning() -> None:
+    codec = Codec([Field(0, WireType.FLOAT32)])
+
+    assert np.isnan(codec.decode(bytes.fromhex("7f800001"))).all()
