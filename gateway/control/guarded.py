@@ -94,7 +94,7 @@ class GuardedTarget:
 
     def set_state(self, state: GuardState, reason: str) -> None:
         """Change state at once; a write under way is broken off, and what waits is forgotten."""
-        if self._writing is not None and state is not GuardState.ARMED:
+        if self._writing is not None and state is not self.state:
             self._writing.cancel()
         if self._beating is not None and state is GuardState.OFF:
             self._beating.cancel()
