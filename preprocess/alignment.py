@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gateway.core.clock import NS_PER_S
-from gateway.core.quality import Level, levels
-from preprocess.derive import Derivation
+from gateway.core.quality import Level, combine_columns, levels
+from preprocess.derive import Derivation, whole
 from preprocess.filters import FilterBank
 from preprocess.pending import Samples
 from preprocess.spec import ChainSpec, DerivedSpec, InputSpec
@@ -17,6 +17,7 @@ Times = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 _NEVER = np.iinfo(np.int64).min // 2
+_LARGEST = float(np.finfo(np.float32).max)  # a network's inputs are float32: what lies beyond is no credible number
 
 
 class Alignment:
@@ -35,8 +36,8 @@ class Alignment:
         self._columns = len(signals) * assets
         self._period_ns = round(chain.period_s * NS_PER_S)
         self._on_change = on_change
-        self._low = np.tile([spec.low for spec in inputs], assets)
-        self._high = np.tile([spec.high for spec in inputs], assets)
+        self._low = np.tile([max(spec.low, -_LARGEST) for spec in inputs], assets)
+        self._high = np.tile([min(spec.high, _LARGEST) for spec in inputs], assets)
         self._mean = np.tile([spec.align == "mean" for spec in inputs], assets)
         self._interpolate = np.tile([spec.align == "interpolate" for spec in inputs], assets)
         self._hold_ns = np.tile([round(spec.hold_limit_s * NS_PER_S) for spec in inputs], assets)
@@ -55,6 +56,7 @@ class Alignment:
         self._applied_ns = np.full(n, _NEVER, np.int64)
         self._last: Values = np.full(n, np.nan)
         self._last_good = np.zeros(n, np.bool_)
+        self._last_quality = np.zeros(n, np.uint16)
         self._good_until_ns = np.full(n, _NEVER, np.int64)
         self._aligned: Values = np.full(n, np.nan)
         self.good_ns = np.full(n, _NEVER, np.int64)
@@ -106,6 +108,7 @@ class Alignment:
 
     def _accept(self, time_ns: int, value: Values, quality: npt.NDArray[np.uint16], good: Mask) -> None:
         self._last[good] = value[good]
+        self._last_quality[good] = quality[good]
         self.good_ns[good] = time_ns
         self._good_until_ns[good] = time_ns
         first = good & ~self._seen
@@ -114,18 +117,21 @@ class Alignment:
         self._seen |= good
         self._sum[good] += value[good]
         self._count[good] += 1
-        code = np.maximum(self._quality & 0xFF, quality & 0xFF)
-        self._quality[good] = (code | ((self._quality | quality) & 0xFF00))[good]
+        self._quality[good] = combine_columns(self._quality, quality)[good]
 
     def _derive(self, time_ns: int, value: Values, exact: npt.NDArray[np.uint64], quality: npt.NDArray[np.uint16], mask: Mask) -> None:
         for derivation, (_, sources, result) in zip(self._derivations, self._derived, strict=True):
             ready = np.logical_and.reduce([mask[source] for source in sources])
             if not ready.any():
                 continue
-            value[result] = derivation.update(time_ns, [value[source] for source in sources], exact[sources[0]], ready)
+            worst = quality[sources[0]]
+            for source in sources[1:]:
+                worst = combine_columns(worst, quality[source])
+            usable = ready & (levels(worst) != Level.BAD)
+            value[result] = derivation.update(time_ns, [value[source] for source in sources], exact[sources[0]], usable)
             mask[result] = ready
-            exact[result] = 0
-            quality[result] = np.maximum.reduce([quality[source] for source in sources])
+            exact[result] = whole(value[result])
+            quality[result] = np.where(ready, worst, quality[result])
             newest = sources[0]
             self.lag_ns[result] = np.where(ready, self.lag_ns[newest], self.lag_ns[result])
             self.requested_ns[result] = np.where(ready, self.requested_ns[newest], self.requested_ns[result])
@@ -139,13 +145,15 @@ class Alignment:
             living_ns: How far a living watermark of each column's group has come, `int64[columns]`.
 
         Returns:
-            Aligned values (finite), observed, held, and quality of the samples in the step, each `[columns]`.
+            Aligned values (finite), observed, held, and quality of the samples in the step or of the one that stands in for them, each
+            `[columns]`.
         """
         covered = self._on_change & self._last_good & (living_ns >= end_ns)
         self._good_until_ns[covered] = end_ns
         observed = self._seen | covered
         held = ~observed & (end_ns - self._good_until_ns <= self._hold_ns)
-        value = np.where(observed, self._last, self._aligned)
+        # Between two samples of which the second is not known yet, the first is the best there is.
+        value = np.where(observed | self._interpolate, self._last, self._aligned)
         with np.errstate(invalid="ignore", divide="ignore"):
             value = np.where(self._mean & self._seen, self._sum / self._count, value)
         if self._interpolate.any():
@@ -153,7 +161,7 @@ class Alignment:
         value = np.where(np.isnan(value), np.where(np.isnan(self._last), self._fill, self._last), value)
         self._aligned = np.where(np.isnan(self._last), np.nan, value)
         filtered = self._step_filters.update(end_ns, value, ~np.isnan(self._last))
-        quality = self._quality
+        quality = np.where(self._seen, self._quality, np.where(observed | held, self._last_quality, np.uint16(0)))
         self._previous = (np.where(self._seen, self._last, self._previous[0]), np.where(self._seen, self.good_ns, self._previous[1]))
         self._begin_step()
         return filtered, observed, held, quality

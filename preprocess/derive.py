@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gateway.core.batch import Batch
-from gateway.core.quality import Code, combine_columns
+from gateway.core.quality import Code, Level, combine, level
 from preprocess.spec import DerivedSpec
 
 Values = npt.NDArray[np.float64]
@@ -26,8 +26,9 @@ def whole(values: Values) -> Exact:
 class Derivation:
     """One derived signal for K parallel columns (the same signal of K assets).
 
-    Rates and counters need two samples: the first gives NaN. So does a ratio by zero, and a counter that moved by more than half of its
-    width, because that is a device that started anew and no roll-over.
+    Rates and counters need two samples: the first gives NaN. So does a ratio by zero, a rate over time that stands or goes back, and a
+    counter that moved by more than half of its width, because that is a device that started anew and no roll-over. A missing reading
+    leaves the state alone, so that the next good one counts from the last good one and nothing is lost.
     """
 
     def __init__(self, spec: DerivedSpec, columns: int) -> None:
@@ -43,14 +44,15 @@ class Derivation:
             time_ns: Source time of the samples.
             sources: Columns of each source, `float64[K]`.
             exact: The first source as 64-bit patterns, `uint64[K]`.
-            mask: Columns whose sources all have a sample now.
+            mask: Columns whose sources all have a usable sample now.
         """
         with np.errstate(all="ignore"):
             out = self._value(time_ns, sources, exact)
         out = np.where(mask & np.isfinite(out), out * self._spec.scale, np.nan)
-        self._last[mask] = sources[0][mask]
-        self._last_exact[mask] = exact[mask]
-        self._last_ns[mask] = time_ns
+        known = mask & np.isfinite(sources[0])
+        self._last[known] = sources[0][known]
+        self._last_exact[known] = exact[known]
+        self._last_ns[known] = time_ns
         return out
 
     def _value(self, time_ns: int, sources: Sequence[Values], exact: Exact) -> Values:
@@ -60,7 +62,8 @@ class Derivation:
         if spec.kind == "ratio":
             return np.where(sources[1] == 0, np.nan, first / sources[1])
         if spec.kind == "rate":
-            return (first - self._last) / ((time_ns - self._last_ns) / _NS_PER_S)
+            passed_s = (time_ns - self._last_ns) / _NS_PER_S
+            return np.where(passed_s > 0, (first - self._last) / passed_s, np.nan)
         if spec.kind == "counter":
             limit = np.uint64(2**spec.bits - 1)
             moved = (exact - self._last_exact) & limit
@@ -95,14 +98,13 @@ class DerivedTags:
                     continue
                 columns = [np.array([values[source]]) for source in sources]
                 words = np.array([exact[sources[0]]], np.uint64) if sources[0] in exact else whole(columns[0])
-                value = float(derivation.update(int(time_ns), columns, words, np.array([True]))[0])
-                worst = np.array([0], np.uint16)
-                for source in sources:
-                    worst = combine_columns(worst, np.array([quality[source]], np.uint16))
-                if np.isnan(value):
-                    worst = combine_columns(worst, np.array([Code.BAD_NOT_A_NUMBER], np.uint16))
-                values[result], quality[result] = value, int(worst[0])
-                rows.append((result, value, int(worst[0]), int(time_ns)))
+                worst = combine(*(quality[source] for source in sources))
+                usable = np.array([level(worst) is not Level.BAD])
+                value = float(derivation.update(int(time_ns), columns, words, usable)[0])
+                if np.isnan(value) and usable[0]:
+                    worst = combine(worst, Code.BAD_NOT_A_NUMBER)
+                values[result], quality[result] = value, worst
+                rows.append((result, value, worst, int(time_ns)))
         return _extended(batch, rows) if rows else batch
 
 

@@ -77,19 +77,21 @@ class Router:
         rows, places = self._places(batch.tag)
         if not len(rows):
             return None
-        value = batch.value[rows]
-        exact = whole(value)
+        raw = batch.value[rows]
+        exact = whole(raw)
         if len(batch.wide_pos):
             words = np.zeros(len(batch), np.uint64)
             words[batch.wide_pos] = batch.wide
             exact = np.where(np.isin(rows, batch.wide_pos), words[rows], exact)
         time_ns = batch.source_time_ns[rows]
         lag_ns = np.zeros(len(rows), np.int64) if mark_ns is None else mark_ns - time_ns
+        with np.errstate(over="ignore", invalid="ignore"):
+            value = raw * self._factor[places] + self._offset[places]
         return Samples(
             batch.group,
             order,
             self._column[places],
-            value * self._factor[places] + self._offset[places],
+            value,
             exact,
             batch.quality[rows],
             time_ns,

@@ -10,6 +10,8 @@ from preprocess.spec import InputSpec
 
 Aligned = npt.NDArray[np.float64]
 
+_LARGEST = float(np.finfo(np.float32).max)
+
 
 class Scaling:
     """Scales windows of one chain and unscales the outputs of its network.
@@ -31,8 +33,10 @@ class Scaling:
         self._source = np.array(source, np.intp)
 
     def scale(self, aligned: Aligned) -> npt.NDArray[np.float32]:
-        """`[..., steps, features] float64` in engineering units to the network's `float32`."""
-        scaled: npt.NDArray[np.float32] = ((aligned - self._centers(aligned)[..., None, :]) / self._scale).astype(np.float32)
+        """`[..., steps, features] float64` in engineering units to the network's `float32`, finite whatever comes in finite."""
+        with np.errstate(over="ignore"):
+            exact = (aligned - self._centers(aligned)[..., None, :]) / self._scale
+        scaled: npt.NDArray[np.float32] = np.clip(exact, -_LARGEST, _LARGEST).astype(np.float32)
         return scaled
 
     def unscale(self, outputs: npt.NDArray[np.float32], aligned: Aligned) -> Aligned:

@@ -8,17 +8,21 @@ import numpy.typing as npt
 
 from gateway.core.batch import Batch, Watermark
 from gateway.core.clock import NS_PER_S
+from gateway.core.errors import ConfigError
 from gateway.core.prediction import Outcome
 from gateway.core.quality import Code, Level, combine, level
 from gateway.core.tags import GroupMode, TagTable
 from gateway.core.window import Window
 from preprocess.alignment import Alignment
 from preprocess.enable import Enable
+from preprocess.marks import Marks
 from preprocess.pending import Router, Samples
 from preprocess.scaling import Scaling
+from preprocess.soundness import verify
 from preprocess.spec import ChainSpec
 
 _PENDING_LIMIT = 1_000_000  # samples; beyond it the oldest batch is given up and counted
+_PENDING_PARTS = 20_000  # batches, the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,19 +85,26 @@ class Steps:
         table: Gives each tag's group.
 
     Raises:
+        ConfigError: The chain makes no sense, or every group is slower than `gap_reset_s`.
         ValueError: A signal of an asset has no tag.
     """
 
     def __init__(self, chain: ChainSpec, assets: Sequence[AssetBinding], table: TagTable) -> None:
+        verify(chain)
         self.chain = chain
         self.counters = StepCounters()
         self._assets = tuple(binding.asset for binding in assets)
         mapped = chain.signals()
         signals = [*mapped, *(spec.name for spec in chain.derived)]
         columns, groups = _wiring(chain, assets, table, signals)
-        self._column_group = groups
         self._router = Router(columns)
         self.groups = frozenset(int(group) for group in groups)
+        ordered = [table.group(group) for group in sorted(self.groups)]
+        self._column_place = np.searchsorted([group.id for group in ordered], groups)
+        fastest_s = min(group.period_s for group in ordered)
+        if fastest_s > chain.gap_reset_s:
+            text = f"a gap of {chain.gap_reset_s:g} s resets the model, but its fastest group comes every {fastest_s:g} s"
+            raise ConfigError(text, remedy="poll faster, or train with a larger gap_reset_s")
         on_change = np.array([table.group(int(g)).mode is GroupMode.ON_CHANGE for g in groups], np.bool_)
         self._alignment = Alignment(chain, signals, len(assets), on_change)
         self._signals = signals
@@ -109,8 +120,7 @@ class Steps:
         self._gap_ns = round(chain.gap_reset_s * NS_PER_S)
         self._order = 0
         self._epoch = 0
-        self._marks: dict[int, int] = {}
-        self._living: dict[int, int] = {}
+        self._marks = Marks(ordered, chain.period_s, round(chain.max_lateness_s * NS_PER_S), self._gap_ns)
         self._confirmed: dict[int, int] = {}
         self._pending: list[Samples] = []
         self._closed_ns: int | None = None
@@ -144,53 +154,52 @@ class Steps:
             self.feed(item)
 
     def _bound_pending(self) -> None:
-        waiting = sum(len(samples.column) for samples in self._pending) if len(self._pending) > 64 else 0
-        while waiting > _PENDING_LIMIT:
+        # A sum over all batches at every batch would grow with the square of what waits.
+        if len(self._pending) % 64 and len(self._pending) <= _PENDING_PARTS:
+            return
+        waiting = sum(len(samples.column) for samples in self._pending)
+        while waiting > _PENDING_LIMIT or len(self._pending) > _PENDING_PARTS:
             oldest = self._pending.pop(0)
             waiting -= len(oldest.column)
             self.counters.discarded += len(oldest.column)
 
     def _advance(self, mark: Watermark) -> list[Step]:
-        before_ns = self._marks.get(mark.group)
-        furthest_ns = max(self._marks.values(), default=None)
-        if self._closed_ns is None or furthest_ns is None:
-            self._start_epoch(mark, first=True)
-        elif mark.up_to_ns - furthest_ns > self._gap_ns or (before_ns is not None and before_ns - mark.up_to_ns > self._lateness_ns):
-            self._start_epoch(mark, first=False)
-        self._marks[mark.group] = max(self._marks.get(mark.group, mark.up_to_ns), mark.up_to_ns)
-        if mark.alive:
-            self._living[mark.group] = max(self._living.get(mark.group, mark.up_to_ns), mark.up_to_ns)
-        self._confirmed[mark.group] = self._order
+        group, up_to_ns = mark.group, self._marks.reach_ns(mark)
+        first = not len(self._marks)
+        if first or self._marks.breaks(group, up_to_ns):
+            self._start_epoch(group, up_to_ns, first=first)
+        self._marks.put(group, up_to_ns, alive=mark.alive)
+        self._confirmed[group] = self._order
         return self._close()
 
-    def _start_epoch(self, mark: Watermark, *, first: bool) -> None:
-        """Forget the state and anchor the grid at the new time, before the oldest sample that the group brought with it."""
-        confirmed = self._confirmed.get(mark.group, 0)
-        reach_ns = mark.up_to_ns - self._gap_ns
+    def _start_epoch(self, group: int, up_to_ns: int, *, first: bool) -> None:
+        """Forget the state and anchor the grid at the new time, before the oldest sample that the group brought with it.
+
+        Unconfirmed samples of the other groups may belong to the new time already; those near it are kept.
+        """
+        now_ns = self._marks.now_ns(group, up_to_ns)
         kept: list[Samples] = []
         for samples in self._pending:
-            new = first or (samples.group == mark.group and samples.order > confirmed)
-            part = samples.where((samples.time_ns > reach_ns) & (samples.time_ns <= mark.up_to_ns + self._gap_ns)) if new else None
+            own = first or samples.group == group
+            latest_ns = up_to_ns + (self._gap_ns if own else self._lateness_ns)
+            new = first or samples.order > self._confirmed.get(samples.group, 0)
+            part = samples.where((samples.time_ns > now_ns - self._gap_ns) & (samples.time_ns <= latest_ns)) if new else None
             self.counters.discarded += len(samples.column) - (len(part.column) if part else 0)
             if part is not None and len(part.column):
                 kept.append(part)
         self._pending = kept
-        oldest_ns = min((int(s.time_ns.min()) for s in kept if s.group == mark.group), default=mark.up_to_ns + 1)
-        self._closed_ns = (min(oldest_ns - 1, mark.up_to_ns) // self._period_ns) * self._period_ns
+        oldest_ns = min((int(s.time_ns.min()) for s in kept if s.group == group), default=now_ns + 1)
+        self._closed_ns = (min(oldest_ns - 1, now_ns) // self._period_ns) * self._period_ns
         if not first:
             self._epoch += 1
             self.counters.epochs += 1
             self._marks.clear()
-            self._living.clear()
         self._alignment.reset()
         self._reset_windows()
 
     def _close(self) -> list[Step]:
-        furthest_ns = max(self._marks.values())
-        slowest_ns = min(self._marks.values()) if len(self._marks) == len(self.groups) else furthest_ns - self._lateness_ns
-        limit_ns = max(slowest_ns, furthest_ns - self._lateness_ns)
         assert self._closed_ns is not None  # noqa: S101 - anchored by the first watermark
-        count = (limit_ns - self._closed_ns) // self._period_ns
+        count = (self._marks.limit_ns() - self._closed_ns) // self._period_ns
         if count <= 0:
             return []
         start_ns = self._closed_ns
@@ -207,29 +216,32 @@ class Steps:
         return steps
 
     def _take(self, start_ns: int, end_ns: int) -> list[Samples]:
-        """Pending samples up to `end_ns`; what is older than `start_ns` is late once its group's watermark has passed over it."""
+        """Pending samples up to `end_ns`.
+
+        Once its group's watermark has passed over a sample, it is late if it is older than `start_ns`, and discarded if it is further ahead
+        of that watermark than a gap, since time comes there only by a new epoch.
+        """
         taken: list[Samples] = []
         left: list[Samples] = []
         for samples in self._pending:
-            late = samples.time_ns <= start_ns
-            ahead = samples.time_ns > end_ns
-            if late.any():
-                if samples.order <= self._confirmed.get(samples.group, 0):
-                    self.counters.late += int(np.count_nonzero(late))
-                else:
-                    ahead |= late
-            due = ~late & ~ahead
+            due = (samples.time_ns > start_ns) & (samples.time_ns <= end_ns)
+            wait = ~due
+            mark_ns = self._marks.get(samples.group)
+            if mark_ns is not None and samples.order <= self._confirmed.get(samples.group, 0) and wait.any():
+                late, lost = samples.time_ns <= start_ns, samples.time_ns > max(mark_ns + self._gap_ns, end_ns)
+                self.counters.late += int(np.count_nonzero(late))
+                self.counters.discarded += int(np.count_nonzero(lost))
+                wait &= ~(late | lost)
             if due.any():
                 self.counters.applied += int(np.count_nonzero(due))
                 taken.append(samples if due.all() else samples.where(due))
-            if ahead.any():
-                left.append(samples.where(ahead))
+            if wait.any():
+                left.append(samples.where(wait))
         self._pending = left
         return taken
 
     def _push(self, end_ns: int) -> None:
-        living = np.array([self._living.get(int(group), np.iinfo(np.int64).min) for group in self._column_group], np.int64)
-        value, observed, held, quality = self._alignment.close(end_ns, living)
+        value, observed, held, quality = self._alignment.close(end_ns, self._marks.living_ns[self._column_place])
         window = self.chain.window
         for row in (self._filled % window, self._filled % window + window):
             self._values[row] = value[self._columns]

@@ -1,10 +1,10 @@
 """Small feeds of batches and watermarks for tests of the signal path."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from gateway.core.batch import Batch
+from gateway.core.batch import Batch, Watermark
 from gateway.core.clock import NS_PER_S
 from gateway.core.tags import DataType, GroupMode, Tag, TagTable
 from preprocess.spec import ChainSpec, InputSpec
@@ -53,15 +53,24 @@ def steps_of(chain: ChainSpec, table: TagTable, assets: dict[str, dict[str, str]
     return Steps(chain, bindings, table)
 
 
+def run(steps: Steps, items: Iterable[Batch | Watermark]) -> list[Step]:
+    return [step for item in items for step in steps.feed(item)]
+
+
 def same(left: Sequence[Step], right: Sequence[Step]) -> bool:
-    """Whether two runs closed the same steps with bit-equal windows."""
-    if [(s.end_ns, s.epoch) for s in left] != [(s.end_ns, s.epoch) for s in right]:
-        return False
-    for a, b in zip(left, right, strict=True):
-        for x, y in zip(a.assets, b.assets, strict=True):
-            if x.window is not None and y.window is not None:
-                if x.window.values.tobytes() != y.window.values.tobytes() or x.quality != y.quality:
-                    return False
-                if x.window.aligned.tobytes() != y.window.aligned.tobytes() or not np.array_equal(x.window.observed, y.window.observed):
-                    return False
-    return True
+    """Whether two runs closed the same steps with the same outcomes and bit-equal windows."""
+    return [_bits(step) for step in left] == [_bits(step) for step in right]
+
+
+def _bits(step: Step) -> object:
+    assets = [
+        (
+            a.asset,
+            a.outcome,
+            a.coverage,
+            a.quality,
+            a.window and (a.window.values.tobytes(), a.window.aligned.tobytes(), a.window.observed.tobytes()),
+        )
+        for a in step.assets
+    ]
+    return step.end_ns, step.epoch, step.due, assets

@@ -80,6 +80,24 @@ def test_a_derived_tag_of_a_missing_number_is_bad() -> None:
     assert level(int(tags.append(batch(table, 1, {"a": 5.0, "b": 0.0})).quality[2])) is Level.BAD
 
 
+def test_a_lost_or_bad_reading_loses_no_count() -> None:
+    table = table_of({"g": ["a", "c"]})
+    tags = DerivedTags([DerivedSpec(name="c", kind="counter", sources=("a",))], {n: table.number(n) for n in ("a", "c")})
+    readings = [(10.0, 0), (15.0, 0), (float("nan"), Code.BAD_COMM_LOST), (25.0, 0), (3.0, Code.BAD_DEVICE), (30.0, 0)]
+    rows = [tags.append(batch(table, i, {"a": value}, qualities=[quality])) for i, (value, quality) in enumerate(readings)]
+
+    assert np.nan_to_num([row.value[1] for row in rows], nan=-1).tolist() == [-1, 5, -1, 10, -1, 5]
+    assert [int(row.quality[1]) for row in rows[2::2]] == [Code.BAD_COMM_LOST, Code.BAD_DEVICE]
+
+
+def test_a_rate_over_time_that_goes_back_is_no_number_and_counts_on_from_there() -> None:
+    rate = Derivation(DerivedSpec(name="v", kind="rate", sources=("x",)), 1)
+    feed = [(1, 1.0), (2, 2.0), (1, 9.0), (3, 13.0)]
+    rates = [float(rate.update(t * SECOND_NS, [np.array([v])], whole(np.array([v])), ONE)[0]) for t, v in feed]
+
+    assert np.nan_to_num(rates, nan=-1).tolist() == [-1, 1, -1, 2]
+
+
 @pytest.mark.parametrize("text", ["__import__('os')", "a.b", "a[0]", "f(a)", "lambda: 1", "a if b else c", "'x' == a", "a >", "a @ b"])
 def test_an_enable_expression_is_no_program(text: str) -> None:
     with pytest.raises(ConfigError, match="enable"):

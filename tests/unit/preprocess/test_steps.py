@@ -12,12 +12,7 @@ from gateway.core.prediction import Outcome
 from gateway.core.quality import Code, Level, code, level
 from gateway.core.tags import GroupMode
 from preprocess.spec import ChainSpec, DerivedSpec, InputSpec, ScalingSpec
-from preprocess.steps import Step
-from tests.unit.preprocess.feeds import at_ns, batch, chain_of, same, steps_of, table_of
-
-
-def run(steps: object, items: list[Batch | Watermark]) -> list[Step]:
-    return [step for item in items for step in steps.feed(item)]  # type: ignore[attr-defined]  # Steps
+from tests.unit.preprocess.feeds import at_ns, batch, chain_of, run, same, steps_of, table_of
 
 
 def test_a_step_closes_when_the_watermark_passes_its_end_and_not_before() -> None:
@@ -54,34 +49,6 @@ def test_jitter_inside_a_step_leaves_none_empty(jitter: list[float]) -> None:
     assert [s.end_ns for s in closed] == [at_ns(s + 1) for s in range(12)]
     windows = [s.assets[0].window for s in closed[3:]]
     assert all(w is not None and w.observed.all() and w.coverage == 1.0 and w.quality == Code.GOOD for w in windows)
-
-
-@settings(max_examples=60)
-@given(st.data())
-def test_windows_do_not_depend_on_how_groups_interleave(data: st.DataObject) -> None:
-    table = table_of({"fast": ["x"], "slow": ["y"]})
-    chain = chain_of(("x", "y"), window=3, max_lateness_s=100.0, gap_reset_s=1000.0)
-    streams: list[list[Batch | Watermark]] = [[], []]
-    for second in range(10):
-        streams[0] += [batch(table, second + 0.3, {"x": second * 1.5}), batch(table, second + 0.8, {"x": second * 2.5})]
-        streams[0].append(Watermark(0, at_ns(second + 1)))
-        if second % 2:
-            streams[1] += [batch(table, second + 0.5, {"y": -second * 1.0}), Watermark(1, at_ns(second + 1))]
-    # The first items anchor the grid, so that both orders start at the same step.
-    order = data.draw(st.permutations([0] * len(streams[0]) + [1] * len(streams[1])))
-    iterators = [iter(streams[0]), iter(streams[1])]
-    mixed = [next(iterators[i]) for i in order]
-    straight = run(steps_of(chain, table), [*streams[0], *streams[1]])
-    other = run(steps_of(chain, table), mixed)
-
-    ends = {s.end_ns: s for s in straight}
-    common = [s for s in other if s.end_ns in ends]
-    assert common
-    for step in common:
-        a, b = step.assets[0].window, ends[step.end_ns].assets[0].window
-        if a is not None and b is not None:
-            assert np.array_equal(a.aligned, b.aligned)
-            assert np.array_equal(a.observed, b.observed)
 
 
 items_strategy = st.lists(
