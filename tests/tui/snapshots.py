@@ -46,8 +46,26 @@ def source_lost() -> GatewaySnapshot:
 
 
 def flood() -> GatewaySnapshot:
-    alarms = tuple(alarm(f"plc-{i}", "no answer", Priority(1 + i % 3)) for i in range(40))
+    alarms = tuple(alarm(f"plc-{i}", "no answer", Priority(1 + i // 14)) for i in range(40))
     return replace(source_lost(), alarms=alarms)
+
+
+def standing_still() -> GatewaySnapshot:
+    """Pump 1 does not run, pump 2 has just been started: nothing is wrong."""
+    one = replace(model().assets[0], quality=int(Code.BAD_DISABLED), quality_text=describe(Code.BAD_DISABLED), outcome="disabled")
+    two = replace(one, name="pump2", quality=int(Code.BAD_WAITING), quality_text=describe(Code.BAD_WAITING), outcome="warming up")
+    return replace(well(), models=(replace(model(Ne107.OUT_OF_SPECIFICATION), assets=(one, two)),))
+
+
+def held() -> GatewaySnapshot:
+    first = replace(well().targets[0], state="HELD", reason="hold by op", word=Ne107.FUNCTION_CHECK)
+    return replace(well(), targets=(first, replace(first, name="pump2-out", state="ARMED (dry run)", word=Ne107.GOOD)))
+
+
+def hostile() -> GatewaySnapshot:
+    """Names and texts from devices, with escape sequences, line breaks and letters of other alphabets."""
+    name = "\x1b[2Jpümpe\n\t温度\x9b31m"
+    return replace(source_lost(), gateway=name, tags=(tag(name, 1.0),), alarms=(alarm(name, name, Priority.HIGH),))
 
 
 def many_tags() -> GatewaySnapshot:
@@ -65,5 +83,8 @@ SCRIPTED = {
     "flood": flood(),
     "500 tags": many_tags(),
     "empty": empty(),
+    "standing still": standing_still(),
+    "held": held(),
+    "hostile": hostile(),
     "simulated": replace(well(), simulated=True),
 }

@@ -1,65 +1,90 @@
-"""The alarm list: acknowledge one, or all that are shown."""
+"""The alarm list: acknowledge one, or all that are on the page."""
 
-from typing import TYPE_CHECKING, ClassVar, cast
+from collections.abc import Awaitable, Callable, Sequence
+from typing import ClassVar
 
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
-from textual.widgets import Footer, OptionList, Static
-from textual.widgets.option_list import Option
+from textual.widgets import Footer
 
 from gateway.core.condition import Alarm
-from tui.drawing import View, alarm_line
+from tui.alarm_list import UNACKNOWLEDGED, alarm_page, place_of
+from tui.canvas import Canvas
 from tui.glyphs import Glyphs
-
-if TYPE_CHECKING:
-    from tui.app import LinesideApp
+from tui.view import Picture, View
 
 
 class AlarmScreen(Screen[None]):
-    """Newest unacknowledged first, as the gateway orders them."""
+    """Newest unacknowledged first, as the gateway orders them; the selection stays on its alarm.
+
+    Args:
+        glyphs: Shapes.
+        colour: Whether colours may be used.
+        acknowledge: Sends the acknowledgement of alarms by their keys.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("k", "acknowledge", "Acknowledge", id="alarm.acknowledge"),
-        Binding("K", "acknowledge_all", "Acknowledge all", id="alarm.acknowledge_all"),
-        Binding("escape", "app.pop_screen", "Back", id="alarm.back"),
+        Binding("K", "acknowledge_page", "Ack page", id="alarm.acknowledge_page"),
+        Binding("up", "move(-1)", "Up", show=False, id="alarm.up"),
+        Binding("down", "move(1)", "Down", show=False, id="alarm.down"),
+        Binding("pageup", "turn(-1)", "Page up", show=False, id="alarm.page_up"),
+        Binding("pagedown", "turn(1)", "Page down", show=False, id="alarm.page_down"),
+        Binding("home", "move(-100000)", "First", show=False, id="alarm.first"),
+        Binding("end", "move(100000)", "Last", show=False, id="alarm.last"),
+        Binding("escape,a", "app.overview", "Back", key_display="esc", id="alarm.back"),
     ]
 
-    def __init__(self, glyphs: Glyphs, *, colour: bool) -> None:
+    def __init__(self, glyphs: Glyphs, *, colour: bool, acknowledge: Callable[[Sequence[str]], Awaitable[None]]) -> None:
         super().__init__()
-        self._glyphs = glyphs
-        self._colour = colour
-        self._shown: tuple[Alarm, ...] | None = None
+        self._selected = ""
+        self._page: tuple[Alarm, ...] = ()
+        self._acknowledge = acknowledge
+        self.canvas = Canvas(self._draw, glyphs, colour=colour)
 
     def compose(self) -> ComposeResult:
-        """Title, list, keys."""
-        yield Static(" ALARMS", id="title")
-        yield OptionList(id="alarms")
-        yield Footer(show_command_palette=False)
+        """One widget above the keys."""
+        yield self.canvas
+        yield Footer(show_command_palette=False, compact=True)
 
-    def show(self, alarms: tuple[Alarm, ...]) -> None:
-        """Show the alarms as they are now; the selection stays on its alarm."""
-        if alarms == self._shown or not self.is_mounted:
-            return
-        self._shown = alarms
-        options = self.query_one("#alarms", OptionList)
-        selected = options.highlighted_option.id if options.highlighted_option else None
-        view = View(max(self.size.width - 6, 40), self.size.height, self._glyphs, colour=self._colour)
-        options.clear_options()
-        options.add_options([Option(alarm_line(alarm, view), id=alarm.condition.key) for alarm in alarms])
-        keys = [alarm.condition.key for alarm in alarms]
-        options.highlighted = keys.index(selected) if selected in keys else (0 if keys else None)
-        title = f" ALARMS  {len(alarms)}" if alarms else " ALARMS  none"
-        self.query_one("#title", Static).update(Text(title))
+    def show(self, picture: Picture) -> None:
+        """Draw what is known now."""
+        self.canvas.picture = picture
 
-    async def action_acknowledge(self) -> None:
+    def _draw(self, picture: Picture, view: View) -> list[Text]:
+        lines, self._page = alarm_page(picture, view, self._selected)
+        return lines
+
+    @property
+    def _alarms(self) -> tuple[Alarm, ...]:
+        snapshot = self.canvas.picture.snapshot
+        return snapshot.alarms if snapshot is not None else ()
+
+    def action_move(self, steps: int) -> None:
+        """Select another alarm."""
+        alarms = self._alarms
+        if alarms:
+            place = min(max(place_of(alarms, self._selected) + steps, 0), len(alarms) - 1)
+            self._selected = alarms[place].condition.key
+            self.canvas.refresh()
+
+    def action_turn(self, pages: int) -> None:
+        """Turn the page."""
+        self.action_move(pages * max(len(self._page), 1))
+
+    def action_acknowledge(self) -> None:
         """Acknowledge the selected alarm; an active one stays in the list."""
-        option = self.query_one("#alarms", OptionList).highlighted_option
-        if option is not None and option.id is not None:
-            await cast("LinesideApp", self.app).send("ack", option.id)
+        alarms = self._alarms
+        if alarms:
+            self._send([alarms[place_of(alarms, self._selected)]])
 
-    async def action_acknowledge_all(self) -> None:
-        """Acknowledge every alarm that is shown, one by one, so that none that came meanwhile is among them."""
-        for alarm in self._shown or ():
-            await cast("LinesideApp", self.app).send("ack", alarm.condition.key)
+    def action_acknowledge_page(self) -> None:
+        """Acknowledge every alarm on the page, by its key, so that none that came meanwhile is among them."""
+        self._send(self._page)
+
+    def _send(self, alarms: Sequence[Alarm]) -> None:
+        keys = [alarm.condition.key for alarm in alarms if alarm.state in UNACKNOWLEDGED]
+        if keys:
+            self.run_worker(self._acknowledge(keys), name="acknowledge", group="command")
