@@ -108,7 +108,7 @@ def test_many_faults_are_told_at_once_and_then_counted(tmp_path: Path) -> None:
     assert caught.value.text.endswith("... and 5 more")
 
 
-@pytest.mark.parametrize("content", [b"no gzip", gzip.compress(PLAIN)[:-12], gzip.compress(PLAIN)[:12] + b"\xff" * 30])
+@pytest.mark.parametrize("content", [b"no gzip", gzip.compress(PLAIN.encode())[:-12], gzip.compress(PLAIN.encode())[:12] + b"\xff" * 30])
 def test_a_damaged_compressed_file_is_the_users_to_replace(tmp_path: Path, content: bytes) -> None:
     path = written(tmp_path, content, "r.csv.gz")
     with pytest.raises(ConfigError, match="cannot be read"):
