@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tests.recordings import RECORDINGS
 
@@ -52,6 +54,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 if not _present[thing]:
                     _missing[thing] = _missing.get(thing, 0) + 1
                     item.add_marker(pytest.mark.skip(reason=f"{thing} is missing: {counterpart.remedy}"))
+
+
+def pytest_collection_finish() -> None:
+    """Hypothesis reads all our modules for constants at its first draw, once per checkout; no test of ours is to pay for that."""
+
+    @settings(max_examples=1, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(st.tuples(st.integers(), st.floats(), st.text(), st.binary()))
+    def first_draw(_drawn: object) -> None:
+        pass
+
+    first_draw()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
