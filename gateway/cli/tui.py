@@ -33,11 +33,6 @@ def tui(file: Path, picture: Path | None, *, operator: bool) -> None:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ConfigError("the dashboard needs a terminal", remedy="use `lineside status FILE` instead")
     socket = socket_of(file)
-    import signal
-
     from tui.app import LinesideApp
 
-    app = LinesideApp(socket, SystemClock(), operator=operator)
-    # A terminal that is gone must not leave a process behind.
-    signal.signal(signal.SIGHUP, lambda *_: app.exit())
-    app.run(mouse=False)
+    LinesideApp(socket, SystemClock(), operator=operator).run(mouse=False)
